@@ -719,3 +719,61 @@ fn reproduce__a_full_disk_damages_nothing() {
     let (_, n) = stored(&["--store", kept.to_str().expect("it is UTF-8")]);
     assert_eq!(usize::try_from(n), Ok(names.len()), "they are used");
 }
+
+/// JSON without the time that it took.
+fn untimed(args: &[&str]) -> Value {
+    fn without_time(value: &mut Value) {
+        match value {
+            Value::Object(members) => {
+                members.remove("wall_s");
+                members.values_mut().for_each(without_time);
+            }
+            Value::Array(all) => all.iter_mut().for_each(without_time),
+            _ => (),
+        }
+    }
+    let (mut report, code) = json(args);
+    assert_eq!(code, Some(0), "{report}");
+    without_time(&mut report);
+    report
+}
+
+/// Two shards at once fill a store; then a call without one runs nothing and reports what a call
+/// without a store does. Returns the number of files.
+fn shards_are_merged(name: &str, args: &[&str]) -> usize {
+    let dir = scratch(name);
+    let store = dir.to_str().expect("it is UTF-8").to_owned();
+    let shards = ["0/2", "1/2"].map(|shard| {
+        let mut command = Command::new(env!("CARGO_BIN_EXE_spanwire"));
+        command.arg("sim").args(args).args(["--store", &store, "--shard", shard]);
+        command.stdout(Stdio::null()).spawn().expect("it can be started")
+    });
+    for mut shard in shards {
+        assert!(shard.wait().expect("it is a child").success());
+    }
+    let files = || {
+        let all = fs::read_dir(&dir).expect("it exists").map(|entry| entry.expect("it is"));
+        let mut all: Vec<_> =
+            all.map(|e| (e.path(), e.metadata().expect("it is").modified().ok())).collect();
+        all.sort();
+        all
+    };
+    let before = files();
+    assert_eq!(untimed(&[args, &["--store", &store]].concat()), untimed(args));
+    assert_eq!(files(), before, "nothing was run again");
+    before.len()
+}
+
+#[test]
+fn compare__shards_are_merged() {
+    let schemes = ["--key", "mode", "--schemes", "sr,rc", "--seeds", "3", "--set", "bytes=64KiB"];
+    let args = [&["compare", "incast-32"][..], &schemes].concat();
+    assert_eq!(shards_are_merged("compare-shards", &args), 6);
+    let output = sim(&[&args[..], &["--shard", "0/2"]].concat());
+    assert_eq!(output.status.code(), Some(2), "a shard needs a store: {}", stderr(&output));
+}
+
+#[test]
+fn swarm__shards_are_merged() {
+    assert_eq!(shards_are_merged("swarm-shards", &["swarm", "--seeds", "300"]), 2);
+}

@@ -1,9 +1,9 @@
 //! The choice of completion times to report.
 
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 
 /// Completion times to report: their subject and their end.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Measure {
     /// FCT: from the first post until the last byte is at the receiver.

@@ -41,37 +41,50 @@ const PINNED: [(&str, &str); 20] = [
 ];
 
 impl Run {
-    /// The text that identifies its result from `seed`: the version, the scenario, all parameters,
-    /// also those that the run does not set, the seed and, of networks that are part of the
-    /// program, their file. `None` for a command, whose result depends on the machine.
+    /// The [`Identity`] of its result from `seed`; `None` for a command, whose result depends on
+    /// the machine.
     ///
     /// # Errors
-    /// The scenario does not exist, or has no such parameter.
+    /// As [`Identity::of`].
     pub fn identity(&self, seed: u64) -> Result<Option<Identity>, String> {
         if !self.command.is_empty() {
             return Ok(None);
         }
-        let scenario = Scenario::find(self.scenario)
-            .ok_or_else(|| format!("there is no scenario {}", self.scenario))?;
-        let mut params = scenario.params();
         let set = self.set.iter().map(|(key, value)| (*key, value.as_str()));
-        params.set_all(set).map_err(|e| e.to_string())?;
-        let mut text = format!("results {RESULTS_VERSION}\nscenario {}\n", self.scenario);
-        // Writing to a String cannot fail.
-        params.iter().for_each(|p| _ = writeln!(text, "{}={}", p.name, p.value));
-        _ = writeln!(text, "seed {seed}");
-        let files = models(&params).filter_map(|name| EcnModel::named(name).to_file(0, ""));
-        Ok(Some(Identity { text, files: files.collect() }))
+        Identity::of(self.scenario, set, seed).map(Some)
     }
 }
 
 /// The identity of a result.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Identity {
-    /// As of [`Run::identity`].
+    /// The version of results, the scenario, all parameters, also those that a run does not set,
+    /// and the seed.
     pub text: String,
-    /// The files of networks.
+    /// The files of networks that are part of the program.
     pub files: Vec<Vec<u8>>,
+}
+
+impl Identity {
+    /// Of a scenario with these parameters, from a seed.
+    ///
+    /// # Errors
+    /// The scenario does not exist, or has no such parameter.
+    pub fn of<'a>(
+        scenario: &str,
+        set: impl IntoIterator<Item = (&'a str, &'a str)>,
+        seed: u64,
+    ) -> Result<Self, String> {
+        let found = Scenario::find(scenario);
+        let mut params = found.ok_or_else(|| format!("there is no scenario {scenario}"))?.params();
+        params.set_all(set).map_err(|e| e.to_string())?;
+        let mut text = format!("results {RESULTS_VERSION}\nscenario {scenario}\n");
+        // Writing to a String cannot fail.
+        params.iter().for_each(|p| _ = writeln!(text, "{}={}", p.name, p.value));
+        _ = writeln!(text, "seed {seed}");
+        let files = models(&params).filter_map(|name| EcnModel::named(name).to_file(0, ""));
+        Ok(Self { text, files: files.collect() })
+    }
 }
 
 /// The names of networks that runs with these parameters have.

@@ -1,6 +1,6 @@
 //! The arguments of `spanwire sim`.
 
-use super::reproduce::Shard;
+use super::shard::Shard;
 use std::num::NonZero;
 use std::path::PathBuf;
 
@@ -106,6 +106,19 @@ pub(super) struct CompareArgs {
     /// if the scenario measures one
     #[arg(long, value_name = "DIR")]
     pub(super) plot: Option<PathBuf>,
+    /// Directory of results: runs that are there are not repeated; any number of processes may
+    /// share it
+    #[arg(long, value_name = "DIR")]
+    pub(super) store: Option<PathBuf>,
+    /// Run only this part of the runs into the store, I from 0 to N - 1; a call without it compares
+    #[arg(
+        long,
+        value_name = "I/N",
+        value_parser = Shard::parse,
+        requires = "store",
+        conflicts_with = "plot"
+    )]
+    pub(super) shard: Option<Shard>,
 }
 
 #[derive(clap::Args, Clone, Debug)]
@@ -195,6 +208,14 @@ pub(super) struct SwarmArgs {
     /// Print JSON
     #[arg(long)]
     pub(super) json: bool,
+    /// Directory of results, 256 seeds in a file: seeds that this very program has run are not
+    /// repeated; any number of processes may share it
+    #[arg(long, value_name = "DIR", conflicts_with = "describe")]
+    pub(super) store: Option<PathBuf>,
+    /// Run only this part of the seeds into the store, I from 0 to N - 1; a call without it has the
+    /// verdict over all
+    #[arg(long, value_name = "I/N", value_parser = Shard::parse, requires = "store")]
+    pub(super) shard: Option<Shard>,
 }
 
 /// A part of a network that not every seed of the swarm draws.

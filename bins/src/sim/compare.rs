@@ -5,10 +5,16 @@ use super::file::Chosen;
 use super::numbers::decimals;
 use super::prepare::{cannot_write, prepare};
 use super::report::write_checks;
-use super::seeds::{SeedRow, SeedsReport, Summary, simulate};
+use super::seed_run::{SeedRow, SeedRun};
+use super::seeds::{SeedsReport, simulate};
+use super::shard::{Shard, print_part};
+use super::store::Store;
+use super::summary::Summary;
+use super::sweep::sweep_all;
 use crate::exit::Exit;
 use crate::report::print_report;
 use serde::Serialize;
+use spanwire_base::{u64_from, usize_from};
 use spanwire_host::fabric::Error;
 use spanwire_plot::{AxisSpec, Group, LineFigure, Quantity, Series, Shape, ViolinFigure};
 use spanwire_sim::{Scenario, Trace};
@@ -43,7 +49,11 @@ struct Scheme {
 
 /// Runs all schemes, one after the other, each on all cores.
 pub(super) fn run(args: &CompareArgs) -> Result<Exit, Error> {
-    let comparison = Comparison::new(args)?;
+    let store = Store::of(args.store.as_deref())?;
+    if let Some(shard) = args.shard {
+        return run_part(args, &store, shard);
+    }
+    let comparison = Comparison::new(args, &store)?;
     if let Some(dir) = &args.plot {
         let queues = comparison.queues_to_svg().map(|figure| ("queues.svg", figure));
         let figures = [("compare.svg", comparison.to_svg())].into_iter().chain(queues);
@@ -56,28 +66,50 @@ pub(super) fn run(args: &CompareArgs) -> Result<Exit, Error> {
     Ok(if comparison.checkers_ok { Exit::Success } else { Exit::Failure })
 }
 
+/// Runs the part of a shard: of all schemes and seeds each, one after the other.
+fn run_part(args: &CompareArgs, store: &Store, shard: Shard) -> Result<Exit, Error> {
+    let schemes = chosen(args)?;
+    let seeds = args.seeds.get();
+    let all = u64_from(schemes.len()) * seeds;
+    let units: Vec<u64> = (0..all).filter(|unit| shard.takes(*unit)).collect();
+    let one = |i| {
+        let unit = units[usize_from(i)];
+        let scheme = &schemes[usize_from(unit / seeds)];
+        SeedRun::of(&scheme.with_seed(scheme.seed + unit % seeds), store)
+    };
+    let runs = sweep_all(u64_from(units.len()), !args.json, "runs", one)?;
+    let violations: Vec<String> = runs.iter().flat_map(SeedRun::stamped).collect();
+    print_part(args.json, units.len(), &violations, &[])
+}
+
+/// The scenario with each scheme. A wrong value of the last one is reported before the first one
+/// has run.
+fn chosen(args: &CompareArgs) -> Result<Vec<Chosen>, Error> {
+    let seed = args.seed.unwrap_or(1);
+    seed.checked_add(args.seeds.get()).ok_or("there are not as many seeds")?;
+    let key = args.key.clone().unwrap_or_else(|| key_of(&args.name));
+    let of = |scheme: &String| {
+        let own = (key.clone(), scheme.clone());
+        let set = args.set.iter().cloned().chain([own]).collect();
+        Chosen { name: args.name.clone(), seed, set }
+    };
+    let all: Vec<Chosen> = args.schemes.iter().map(of).collect();
+    all.iter().try_for_each(|chosen| prepare(chosen).map(drop))?;
+    Ok(all)
+}
+
 impl Comparison {
-    fn new(args: &CompareArgs) -> Result<Self, Error> {
-        let seed = args.seed.unwrap_or(1);
-        let key = args.key.clone().unwrap_or_else(|| key_of(&args.name));
-        let chosen = |scheme: &String| {
-            let own = (key.clone(), scheme.clone());
-            let set = args.set.iter().cloned().chain([own]).collect();
-            Chosen { name: args.name.clone(), seed, set }
-        };
-        // A wrong value of the last scheme is reported before the first one has run.
-        for scheme in &args.schemes {
-            prepare(&chosen(scheme))?;
-        }
-        let one = |scheme: &String| -> Result<Scheme, Error> {
-            let report = simulate(&chosen(scheme), args.seeds, scheme, !args.json)?;
+    fn new(args: &CompareArgs, store: &Store) -> Result<Self, Error> {
+        let one = |(scheme, chosen): (&String, Chosen)| -> Result<Scheme, Error> {
+            let report = simulate(&chosen, args.seeds, scheme, !args.json, store)?;
             Ok(Scheme { scheme: scheme.clone(), report })
         };
-        let schemes: Vec<Scheme> = args.schemes.iter().map(one).collect::<Result<_, _>>()?;
+        let schemes: Vec<Scheme> =
+            args.schemes.iter().zip(chosen(args)?).map(one).collect::<Result<_, _>>()?;
         Ok(Self {
             scenario: args.name.clone(),
-            key: key.clone(),
-            seed,
+            key: args.key.clone().unwrap_or_else(|| key_of(&args.name)),
+            seed: args.seed.unwrap_or(1),
             seeds: args.seeds.get(),
             checkers_ok: schemes.iter().all(|s| s.report.checkers_ok),
             schemes,
@@ -173,12 +205,14 @@ mod tests {
             set: vec![("bytes".to_owned(), "64KiB".to_owned())],
             json: true,
             plot: None,
+            store: None,
+            shard: None,
         }
     }
 
     #[test]
     fn new__schemes_run_in_order_from_the_same_seeds() {
-        let c = Comparison::new(&args(&["sr", "rc"])).expect("both are modes");
+        let c = Comparison::new(&args(&["sr", "rc"]), &Store::none()).expect("both are modes");
         let json = serde_json::to_value(&c).expect("it is plain data");
         for (at, scheme) in [(0, "sr"), (1, "rc")] {
             let of = &json["schemes"][at];
@@ -205,17 +239,18 @@ mod tests {
         args.name = "pacc-steady".to_owned();
         args.key = None;
         args.set = vec![("time".to_owned(), "300us".to_owned())];
-        let c = Comparison::new(&args).expect("both are schemes");
+        let c = Comparison::new(&args, &Store::none()).expect("both are schemes");
         let figure = c.queues_to_svg().expect("the metric is about a queue");
         assert!(roxmltree::Document::parse(&figure).is_ok());
         assert!(figure.contains("dcqcn") && figure.contains("pacc"));
-        let other = Comparison::new(&self::args(&["rc"])).expect("a mode");
+        let other = Comparison::new(&self::args(&["rc"]), &Store::none()).expect("a mode");
         assert_eq!(other.queues_to_svg(), None);
     }
 
     #[test]
     fn new__rejects_an_unknown_scheme_before_anything_runs() {
-        let error = Comparison::new(&args(&["rc", "tcp"])).expect_err("there is no such mode");
+        let error = Comparison::new(&args(&["rc", "tcp"]), &Store::none())
+            .expect_err("there is no such mode");
         assert!(error.to_string().contains("mode"), "{error}");
     }
 

@@ -67,6 +67,12 @@ impl Chosen {
         Self { seed, ..self.clone() }
     }
 
+    /// The command that repeats it.
+    pub(super) fn command(&self) -> String {
+        let set: String = self.set().map(|(key, value)| format!(" --set {key}={value}")).collect();
+        format!("spanwire sim run {}{set} --seed {}", self.name, self.seed)
+    }
+
     /// The parameters as pairs of name and text.
     pub(super) fn set(&self) -> impl Iterator<Item = (&str, &str)> {
         self.set.iter().map(|(key, value)| (key.as_str(), value.as_str()))

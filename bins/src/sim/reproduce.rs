@@ -5,15 +5,14 @@ mod index;
 mod page;
 mod plan;
 mod runner;
-mod store;
 mod verify;
-
-pub(super) use plan::Shard;
 
 use super::args::ReproduceArgs;
 use super::prepare::cannot_write;
 use super::report::write_checks;
-use crate::exit::{Exit, Failed};
+use super::shard::print_part;
+use super::store::{self, Store, cannot_store};
+use crate::exit::Exit;
 use crate::output::print_error;
 use crate::report::print_report;
 use runner::Outcome;
@@ -24,7 +23,6 @@ use spanwire_sim::rows::{Paper, Quick, Row, RowReport, number, papers};
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
-use store::Store;
 
 /// The JSON object of `spanwire sim reproduce --json`.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -62,17 +60,15 @@ pub(super) fn run(args: &ReproduceArgs) -> Result<Exit, Error> {
         return verify::run(&units, &store, count, args.json);
     }
     let started = Instant::now();
-    let outcome = runner::run_all(units, &store, !args.json).map_err(|e| {
-        let why = format!("cannot store a result: {e}. Those before it are kept: call again");
-        Failed::new(Exit::Failure, why)
-    })?;
+    let outcome = runner::run_all(units, &store, !args.json).map_err(|e| cannot_store(&e))?;
     let wall = started.elapsed().as_secs_f64();
     print_error(&format!(
         "{} runs, {} of them stored, in {wall:.1} s",
         outcome.runs, outcome.stored
     ));
     if is_part {
-        return shard_report(args, &outcome);
+        let errors: Vec<String> = outcome.results.errors.into_values().collect();
+        return print_part(args.json, outcome.runs, &outcome.violations, &errors);
     }
     let reproduction = reproduce(args, &papers, &outcome);
     for paper in &papers {
@@ -137,33 +133,13 @@ fn reproduce(args: &ReproduceArgs, papers: &[Paper], outcome: &Outcome) -> Repro
     }
 }
 
-/// The report of a part of the runs, which has no rows.
-fn shard_report(args: &ReproduceArgs, outcome: &Outcome) -> Result<Exit, Error> {
-    let errors: Vec<&String> = outcome.results.errors.values().collect();
-    let ok = outcome.violations.is_empty() && errors.is_empty();
-    let report = serde_json::json!({
-        "runs": outcome.runs,
-        "checkers_ok": outcome.violations.is_empty(),
-        "violations": outcome.violations,
-        "errors": errors,
-    });
-    print_report(args.json, &report, |_| {
-        let mut out = errors.iter().map(|error| format!("{error}\n")).collect();
-        write_checks(&mut out, &outcome.violations, usize::MAX);
-        out
-    })?;
-    Ok(if ok { Exit::Success } else { Exit::Failure })
-}
-
 fn open_store(args: &ReproduceArgs) -> Result<Store, Error> {
-    let dir = args.store.clone().or_else(store::default_dir).filter(|_| !args.no_store);
-    let Some(dir) = dir else { return Ok(Store::none()) };
-    let store = Store::open(&dir);
-    if args.store.is_none() {
-        // Without it runs are repeated next time; nothing else is lost.
-        return Ok(store.ok().filter(Store::is_writable).unwrap_or_else(Store::none));
+    if args.store.is_some() || args.no_store {
+        return Store::of(args.store.as_deref());
     }
-    store.map_err(|e| cannot_write(&dir, &e).into())
+    // Without it runs are repeated next time; nothing else is lost.
+    let default = store::default_dir().and_then(|dir| Store::open(&dir).ok());
+    Ok(default.filter(Store::is_writable).unwrap_or_else(Store::none))
 }
 
 /// The directory of the pages, if they are to be written: a part of a paper's rows, or small runs,

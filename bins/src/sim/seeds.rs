@@ -5,15 +5,16 @@ use super::file::Chosen;
 use super::numbers::{decimals, per_second, rounded};
 use super::prepare::{cannot_write, prepare};
 use super::report::write_checks;
+use super::seed_run::{SeedRow, SeedRun};
+use super::store::Store;
+use super::summary::Summary;
 use super::sweep::sweep_all;
 use crate::exit::Exit;
 use crate::report::print_report;
 use serde::Serialize;
-use serde_json::{Map, Value};
-use spanwire_base::u64_from;
 use spanwire_host::fabric::Error;
 use spanwire_plot::{AxisSpec, Group, Quantity, ViolinFigure};
-use spanwire_sim::{FlowReport, Measure, NetworkError, Report, Trace, Watch};
+use spanwire_sim::Measure;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
@@ -48,30 +49,6 @@ pub(super) struct SeedsReport {
     wall_s: f64,
 }
 
-/// The result of one seed.
-#[derive(Clone, PartialEq, Debug, Serialize)]
-pub(super) struct SeedRow {
-    seed: u64,
-    /// Completion times of its flows, or messages, in their order; null for a failed one.
-    fct_us: Vec<Option<f64>>,
-    /// The mean of the completion times.
-    mean_us: Option<f64>,
-    /// The longest completion time: the total duration, if the flows started together.
-    max_us: Option<f64>,
-    /// Flows that ended with an error, or have not completed although they have an end.
-    failed: u64,
-    event_hash: String,
-    drops: BTreeMap<String, u64>,
-    retransmitted_packets: u64,
-    /// The other members of the run's report, such as the metrics of its scenario; without lists
-    /// of flows, queues and agents.
-    #[serde(flatten)]
-    metrics: Map<String, Value>,
-    /// The queues and rates that the scenario's metric is about, at each sample.
-    #[serde(skip)]
-    pub(super) over_time: Vec<Trace>,
-}
-
 /// Statistics over all seeds.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub(super) struct Summaries {
@@ -91,27 +68,13 @@ pub(super) struct Summaries {
     max_over_ideal: Option<Summary>,
 }
 
-/// Statistics of a set of values.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
-pub(super) struct Summary {
-    pub(super) n: u64,
-    pub(super) mean: f64,
-    /// Standard deviation of the population, not of a sample.
-    deviation: f64,
-    min: f64,
-    pub(super) median: f64,
-    /// The smallest value that 99 % do not exceed.
-    pub(super) p99: f64,
-    pub(super) max: f64,
-}
-
 /// Runs the scenario with `seeds` seeds on all cores, each as a simulation of its own.
 pub(super) fn run(args: &RunArgs, chosen: &Chosen, seeds: NonZero<u64>) -> Result<Exit, Error> {
     let of_one = [args.pcap.is_some(), args.samples.is_some(), args.flows.is_some()];
     if of_one.contains(&true) {
         return Err("--seeds is many runs: --pcap, --samples and --flows need a single run".into());
     }
-    let report = simulate(chosen, seeds, &chosen.name, !args.json)?;
+    let report = simulate(chosen, seeds, &chosen.name, !args.json, &Store::none())?;
     if let Some(dir) = &args.plot {
         let write = || fs::create_dir_all(dir).and_then(|()| report.write_violin(dir));
         write().map_err(|e| cannot_write(dir, &e))?;
@@ -121,67 +84,56 @@ pub(super) fn run(args: &RunArgs, chosen: &Chosen, seeds: NonZero<u64>) -> Resul
 }
 
 /// Runs the scenario with `seeds` seeds on all cores, and shows the progress as `title` if `live`.
+/// Results that are stored are taken from there.
 pub(super) fn simulate(
     chosen: &Chosen,
     seeds: NonZero<u64>,
     title: &str,
     live: bool,
+    store: &Store,
 ) -> Result<SeedsReport, Error> {
     chosen.seed.checked_add(seeds.get()).ok_or("there are not as many seeds")?;
     let (_, parameters) = prepare(chosen)?;
     let started = Instant::now();
-    let one = |i| run_one(&chosen.with_seed(chosen.seed + i));
-    let reports = sweep_all(seeds.get(), live, &format!("seeds of {title}"), one)?;
-    Ok(SeedsReport::new(&reports, parameters, started.elapsed().as_secs_f64()))
-}
-
-/// Runs the scenario once. The error is text, so that threads can return it.
-pub(super) fn run_one(chosen: &Chosen) -> Result<Report, String> {
-    let (plan, _) = prepare(chosen).map_err(|e| e.to_string())?;
-    plan.run(Watch::default(), &mut ()).map_err(|e: NetworkError| e.to_string())
-}
-
-/// The members of a report that are no list of flows, queues or agents, and that [`SeedRow`] does
-/// not have by itself.
-fn metrics_of(report: &Report) -> Map<String, Value> {
-    let Ok(Value::Object(mut members)) = serde_json::to_value(report) else {
-        return Map::new();
-    };
-    members.retain(|name, _| !NOT_METRICS.contains(&name.as_str()));
-    members
+    let one = |i| SeedRun::of(&chosen.with_seed(chosen.seed + i), store);
+    let runs = sweep_all(seeds.get(), live, &format!("seeds of {title}"), one)?;
+    Ok(SeedsReport::new(runs, parameters, started.elapsed().as_secs_f64()))
 }
 
 impl SeedsReport {
-    /// The report of all seeds; `reports` has at least one.
-    fn new(reports: &[Report], parameters: BTreeMap<&'static str, String>, wall_s: f64) -> Self {
-        let first = reports.first();
-        let ideal_us = first.and_then(|r| r.ideal_us);
-        let seeds: Vec<SeedRow> = reports.iter().map(SeedRow::new).collect();
+    /// The report of all seeds; `runs` has at least one.
+    fn new(runs: Vec<SeedRun>, parameters: BTreeMap<&'static str, String>, wall_s: f64) -> Self {
+        let first = runs.first();
+        let ideal_us = first.and_then(|run| run.ideal_us);
+        let (scenario, measure) =
+            first.map(|run| (run.scenario.clone(), run.measure)).unwrap_or_default();
         let mut sums = [BTreeMap::new(), BTreeMap::new()];
-        for report in reports {
-            for (sum, of_seed) in sums.iter_mut().zip([&report.drops, &report.engine]) {
+        for run in &runs {
+            for (sum, of_seed) in sums.iter_mut().zip([&run.row.drops, &run.engine]) {
                 for (name, n) in of_seed {
                     *sum.entry(name.clone()).or_default() += n;
                 }
             }
         }
         let [drops, engine] = sums;
-        let stamped =
-            |r: &Report| r.violations.iter().map(|v| format!("seed {}: {v}", r.seed)).collect();
-        let violations: Vec<String> = reports.iter().flat_map::<Vec<_>, _>(stamped).collect();
+        let checkers_ok = runs.iter().all(|run| run.checkers_ok);
+        let [events, packet_hops] = [|run: &SeedRun| run.events, |run: &SeedRun| run.packet_hops]
+            .map(|of| runs.iter().map(of).sum());
+        let violations = runs.iter().flat_map(SeedRun::stamped).collect();
+        let seeds: Vec<SeedRow> = runs.into_iter().map(SeedRun::into_row).collect();
         Self {
-            scenario: first.map(|r| r.scenario.clone()).unwrap_or_default(),
+            scenario,
             parameters,
-            measure: first.map(|r| r.measure).unwrap_or_default(),
+            measure,
             ideal_us,
             summary: Summaries::new(&seeds, ideal_us),
             seeds,
             drops,
             engine,
-            checkers_ok: reports.iter().all(|r| r.checkers_ok),
+            checkers_ok,
             violations,
-            events: reports.iter().map(|r| r.events).sum(),
-            packet_hops: reports.iter().map(|r| r.packet_hops).sum(),
+            events,
+            packet_hops,
             wall_s,
         }
     }
@@ -251,58 +203,6 @@ impl SeedsReport {
     }
 }
 
-impl SeedRow {
-    /// The row of one run.
-    pub(super) fn new(report: &Report) -> Self {
-        let of_flow = |f: &FlowReport| match report.measure.is_of_messages() {
-            true => f.messages_us.iter().map(|us| Some(*us)).collect(),
-            false => vec![f.fct_us],
-        };
-        let fct_us: Vec<Option<f64>> = report.flows.iter().flat_map(of_flow).collect();
-        let summary = Summary::of(fct_us.iter().flatten().copied());
-        // A run that measures how flows share a queue ends before its flows.
-        let outlast = report.sharing.is_some();
-        let is_failed = |f: &&FlowReport| f.is_failed() && (f.failed.is_some() || !outlast);
-        let failed = report.flows.iter().filter(is_failed);
-        Self {
-            seed: report.seed,
-            mean_us: summary.map(|s| s.mean),
-            max_us: summary.map(|s| s.max),
-            failed: u64_from(failed.count()),
-            fct_us,
-            event_hash: report.event_hash.clone(),
-            drops: report.drops.clone(),
-            retransmitted_packets: report.engine.get("retransmitted_packets").copied().unwrap_or(0),
-            metrics: metrics_of(report),
-            over_time: report.over_time.clone(),
-        }
-    }
-
-    /// Completion times in us of the flows, or messages, that completed.
-    pub(super) fn times_us(&self) -> impl Iterator<Item = f64> {
-        self.fct_us.iter().flatten().copied()
-    }
-}
-
-/// Members of a run's report that are lists, of the run itself, or in the row under this name.
-const NOT_METRICS: [&str; 15] = [
-    "agents",
-    "checkers_ok",
-    "drops",
-    "engine",
-    "event_hash",
-    "events",
-    "flows",
-    "ideal_us",
-    "measure",
-    "queues",
-    "scenario",
-    "seed",
-    "series",
-    "simulated_us",
-    "violations",
-];
-
 impl Summaries {
     fn new(seeds: &[SeedRow], ideal_us: Option<f64>) -> Self {
         let all = seeds.iter().flat_map(|row| row.fct_us.iter().flatten().copied());
@@ -319,28 +219,11 @@ impl Summaries {
     }
 }
 
-impl Summary {
-    /// The statistics of `values`; `None` if empty.
-    #[expect(clippy::cast_precision_loss, reason = "counts of values that are in memory")]
-    fn of(values: impl Iterator<Item = f64>) -> Option<Self> {
-        let mut sorted: Vec<f64> = values.collect();
-        sorted.sort_by(f64::total_cmp);
-        let (min, max) = (*sorted.first()?, *sorted.last()?);
-        let n = sorted.len();
-        let mean = sorted.iter().sum::<f64>() / n as f64;
-        let variance = sorted.iter().map(|v| (v - mean) * (v - mean)).sum::<f64>() / n as f64;
-        // Percentile: the value that so many hundredths do not exceed.
-        let at = |hundredths: usize| sorted[(n * hundredths).div_ceil(100).max(1) - 1];
-        let median = f64::midpoint(sorted[(n - 1) / 2], sorted[n / 2]);
-        let deviation = variance.sqrt();
-        Some(Self { n: u64_from(n), mean, deviation, min, median, p99: at(99), max })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::sim::testing::{flow, report};
+    use spanwire_sim::Report;
 
     fn reports() -> Vec<Report> {
         let one = |seed: u32| {
@@ -353,6 +236,10 @@ mod tests {
         (1..=3).map(one).collect()
     }
 
+    fn of(reports: &[Report]) -> SeedsReport {
+        SeedsReport::new(reports.iter().map(SeedRun::new).collect(), BTreeMap::new(), 1.0)
+    }
+
     #[test]
     fn new__keeps_every_time_in_the_order_of_seeds_and_flows() {
         let mut reports = reports();
@@ -360,7 +247,7 @@ mod tests {
         reports[1].flows[2].failed = Some("RETRY_EXC_ERR");
         reports[2].violations = vec!["a byte is wrong".to_owned()];
         reports[2].checkers_ok = false;
-        let r = SeedsReport::new(&reports, BTreeMap::new(), 1.0);
+        let r = of(&reports);
         assert_eq!(r.seeds[1].fct_us, [Some(2.0), Some(4.0), None, Some(8.0)]);
         assert_eq!((r.seeds[1].failed, r.seeds[1].max_us), (1, Some(8.0)));
         assert_eq!((r.summary.failed, r.summary.fct_us.map(|s| s.n)), (1, Some(11)));
@@ -381,26 +268,10 @@ mod tests {
     }
 
     #[test]
-    fn new__a_flow_without_an_end_has_not_failed() {
-        let failed = |change: &dyn Fn(&mut Report)| {
-            let mut r = report(vec![flow(0, 1, 1 << 20, 1.0), flow(1, 2, 1 << 20, 1.0)]);
-            r.flows[1].fct_us = None;
-            change(&mut r);
-            SeedRow::new(&r).failed
-        };
-        assert_eq!(failed(&|_| {}), 1);
-        assert_eq!(failed(&|r| r.flows[1].is_timed = true), 0);
-        let error = |r: &mut Report| {
-            (r.flows[1].is_timed, r.flows[1].failed) = (true, Some("RETRY_EXC_ERR"));
-        };
-        assert_eq!(failed(&error), 1);
-    }
-
-    #[test]
     fn new__compares_with_the_ideal_if_any() {
         let mut reports = reports();
         reports.iter_mut().for_each(|r| r.ideal_us = Some(2.5));
-        let r = SeedsReport::new(&reports, BTreeMap::new(), 1.0);
+        let r = of(&reports);
         let [mean, max] = [r.summary.mean_over_ideal, r.summary.max_over_ideal].map(|s| {
             let s = s.expect("three seeds");
             (s.min, s.median, s.max)
@@ -417,19 +288,8 @@ mod tests {
             r.flows.truncate(1);
             r.flows[0].messages_us = vec![7.0, 8.0];
         }
-        let r = SeedsReport::new(&reports, BTreeMap::new(), 1.0);
+        let r = of(&reports);
         assert_eq!(r.seeds[0].fct_us, [Some(7.0), Some(8.0)]);
         assert!(r.to_text().contains("messages"));
-    }
-
-    #[test]
-    fn of__a_hundred_values() {
-        let s = Summary::of((1..=100).rev().map(f64::from)).expect("there are some");
-        assert_eq!((s.n, s.mean, s.min, s.median), (100, 50.5, 1.0, 50.5));
-        assert_eq!((s.p99, s.max), (99.0, 100.0));
-        assert!((s.deviation - 28.866).abs() < 0.001);
-        let one = Summary::of([5.0].into_iter()).expect("there is one");
-        assert_eq!((one.p99, one.median, one.deviation), (5.0, 5.0, 0.0));
-        assert_eq!(Summary::of(std::iter::empty()), None);
     }
 }

@@ -2,19 +2,23 @@
 
 use super::args::{SwarmArgs, With};
 use super::numbers::{per_second, rounded};
+use super::store::{Store, Stored, cannot_store, key};
 use super::sweep::{all_cores, sweep};
 use crate::exit::Exit;
 use crate::report::{LiveLine, bar, print_report, print_text};
 use crate::signals::Interrupt;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use spanwire_base::u64_from;
 use spanwire_host::fabric::Error;
+use spanwire_host::file;
 use spanwire_sim::{SwarmOutcome, swarm_describe, swarm_plan, swarm_run};
 use std::fmt::Write as _;
+use std::io;
+use std::ops::Range;
 use std::time::Instant;
 
 /// The JSON object of `spanwire sim swarm --json`.
-#[derive(Clone, PartialEq, Debug, Default, Serialize)]
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 struct SwarmReport {
     /// All seeds were run, and none failed.
     ok: bool,
@@ -29,7 +33,7 @@ struct SwarmReport {
     /// The seeds that failed.
     failed: Vec<Failure>,
     /// The draws of each seed, if asked for.
-    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     drawn: Vec<Drawn>,
     /// Flows of all seeds.
     flows: u64,
@@ -47,7 +51,7 @@ struct SwarmReport {
 }
 
 /// A seed that failed.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 struct Failure {
     seed: u64,
     violations: Vec<String>,
@@ -58,50 +62,48 @@ struct Failure {
 }
 
 /// The draws of a seed.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 struct Drawn {
     seed: u64,
     /// Pairs of a name and a description.
     drawn: Vec<(String, String)>,
 }
 
-/// Running totals of the seeds.
-#[derive(Debug)]
+/// The totals of seeds; of some, as a store has them.
+#[derive(Clone, PartialEq, Debug, Default, Serialize, Deserialize)]
 struct Tally {
     report: SwarmReport,
-    hash: u64,
+    /// The event hash of each seed that was run.
+    hashes: Vec<String>,
 }
 
-/// Runs the seeds.
+/// Runs the seeds, or the part of a shard.
 pub(super) fn run(args: &SwarmArgs, interrupt: &Interrupt) -> Result<Exit, Error> {
-    let end = args.start.checked_add(args.seeds).ok_or("there are not as many seeds")?;
-    let threads = args.threads.unwrap_or_else(all_cores);
+    let store = Store::of(args.store.as_deref())?;
+    let program = program(&store)?;
     let started = Instant::now();
-    let mut line = LiveLine::new(!args.json);
-    let mut tally = Tally::new(args);
-    let one = |seed| is_wanted(args.with, seed).then(|| swarm_run(seed));
-    sweep(args.start..end, threads, interrupt, one, |_, outcome| {
-        let Some(outcome) = outcome else { return tally.skip() };
-        if args.describe {
-            let drawn = Drawn { seed: outcome.seed, drawn: swarm_describe(outcome.seed) };
-            if !args.json {
-                line.clear();
-                print_text(&drawn.to_text());
+    let mut shown = Shown { args, line: LiveLine::new(!args.json), started };
+    let blocks = blocks(args)?;
+    let mut tally = Tally::new(args.start, blocks.iter().map(|b| b.end - b.start).sum());
+    for block in blocks {
+        let key = key(&format!("swarm\n{:?}\n{block:?}", args.with), &program);
+        let stored = store.load(&key);
+        let part = match stored.and_then(|stored| serde_json::from_value(stored.metrics).ok()) {
+            Some(part) => shown.stored(part),
+            None => {
+                let part = run_block(block.clone(), interrupt, &tally, &mut shown);
+                if part.is_whole() {
+                    save(&store, key, &block, &part).map_err(|e| cannot_store(&e))?;
+                }
+                part
             }
-            tally.report.drawn.extend(args.json.then_some(drawn));
+        };
+        tally.merge(part);
+        if interrupt.is_set() {
+            break;
         }
-        if let Some(failure) = tally.add(&outcome)
-            && !args.json
-        {
-            line.clear();
-            print_text(&failure.to_text());
-        }
-        let r = &tally.report;
-        let rate = per_second(r.done, started.elapsed().as_secs_f64());
-        let (bar, done, failed) = (bar(r.done, r.seeds), r.done, r.failed.len());
-        line.show(&format!("{bar} {done} of {} seeds, {rate:.0}/s, {failed} failed", r.seeds));
-    });
-    line.clear();
+    }
+    shown.line.clear();
     let report = tally.finish(started.elapsed().as_secs_f64());
     print_report(args.json, &report, SwarmReport::to_text)?;
     Ok(match (report.failed.is_empty(), report.done == report.seeds) {
@@ -109,6 +111,98 @@ pub(super) fn run(args: &SwarmArgs, interrupt: &Interrupt) -> Result<Exit, Error
         (true, true) => Exit::Success,
         (true, false) => interrupt.exit(),
     })
+}
+
+/// The seeds that are stored together; all of them without a store.
+fn blocks(args: &SwarmArgs) -> Result<Vec<Range<u64>>, Error> {
+    let end = args.start.checked_add(args.seeds).ok_or("there are not as many seeds")?;
+    let size = if args.store.is_some() { BLOCK_SEEDS } else { args.seeds.max(1) };
+    let all = (0..args.seeds.div_ceil(size)).map(|i| {
+        let start = args.start + i * size;
+        start..end.min(start.saturating_add(size))
+    });
+    let is_own = |i: usize| args.shard.is_none_or(|shard| shard.takes(u64_from(i)));
+    Ok(all.enumerate().filter(|(i, _)| is_own(*i)).map(|(_, block)| block).collect())
+}
+
+/// The program's file, if results are stored: a swarm looks for faults of the program, so results
+/// of another one are none. Empty without a store.
+fn program(store: &Store) -> io::Result<Vec<Vec<u8>>> {
+    if *store == Store::none() {
+        return Ok(Vec::new());
+    }
+    Ok(vec![file::read(&std::env::current_exe()?, "programs", PROGRAM_BYTES_MAX)?])
+}
+
+fn save(store: &Store, key: String, block: &Range<u64>, part: &Tally) -> io::Result<()> {
+    let (start, seeds) = (block.start, block.end - block.start);
+    let command = format!("spanwire sim swarm --seeds {seeds} --start {start}");
+    let of = |failure: &Failure| failure.violations.clone();
+    let violations = part.report.failed.iter().flat_map(of).collect();
+    store.save(&Stored::new(command, key, (violations, serde_json::to_value(part)?)))
+}
+
+/// Runs seeds; those before are in `all`.
+fn run_block(
+    seeds: Range<u64>,
+    interrupt: &Interrupt,
+    all: &Tally,
+    shown: &mut Shown<'_>,
+) -> Tally {
+    let args = shown.args;
+    let threads = args.threads.unwrap_or_else(all_cores);
+    let mut part = Tally::new(seeds.start, seeds.end - seeds.start);
+    let one = |seed| is_wanted(args.with, seed).then(|| swarm_run(seed));
+    sweep(seeds, threads, interrupt, one, |_, outcome| {
+        let Some(outcome) = outcome else { return part.skip() };
+        if args.describe {
+            let drawn = Drawn { seed: outcome.seed, drawn: swarm_describe(outcome.seed) };
+            if !args.json {
+                shown.print(&drawn.to_text());
+            }
+            part.report.drawn.extend(args.json.then_some(drawn));
+        }
+        if let Some(failure) = part.add(&outcome) {
+            shown.failure(failure);
+        }
+        shown.progress([all, &part]);
+    });
+    part
+}
+
+/// A view of the run on the terminal.
+struct Shown<'a> {
+    args: &'a SwarmArgs,
+    line: LiveLine,
+    started: Instant,
+}
+
+impl Shown<'_> {
+    fn print(&mut self, text: &str) {
+        self.line.clear();
+        print_text(text);
+    }
+
+    fn failure(&mut self, failure: &Failure) {
+        if !self.args.json {
+            self.print(&failure.to_text());
+        }
+    }
+
+    /// The failures of a stored part.
+    fn stored(&mut self, part: Tally) -> Tally {
+        part.report.failed.iter().for_each(|failure| self.failure(failure));
+        part
+    }
+
+    fn progress(&mut self, parts: [&Tally; 2]) {
+        let seeds = parts[0].report.seeds;
+        let done = parts.iter().map(|part| part.report.done).sum();
+        let failed: usize = parts.iter().map(|part| part.report.failed.len()).sum();
+        let rate = per_second(done, self.started.elapsed().as_secs_f64());
+        let bar = bar(done, seeds);
+        self.line.show(&format!("{bar} {done} of {seeds} seeds, {rate:.0}/s, {failed} failed"));
+    }
 }
 
 /// True if the seed draws what is required.
@@ -120,9 +214,14 @@ fn is_wanted(with: Option<With>, seed: u64) -> bool {
 }
 
 impl Tally {
-    fn new(args: &SwarmArgs) -> Self {
-        let report = SwarmReport { start: args.start, seeds: args.seeds, ..SwarmReport::default() };
-        Self { report, hash: FNV_OFFSET }
+    fn new(start: u64, seeds: u64) -> Self {
+        let report = SwarmReport { start, seeds, ..SwarmReport::default() };
+        Self { report, hashes: Vec::new() }
+    }
+
+    /// All of its seeds have been run.
+    fn is_whole(&self) -> bool {
+        self.report.done == self.report.seeds
     }
 
     /// The next seed was not run.
@@ -141,9 +240,7 @@ impl Tally {
             let completed = r.flows.iter().filter(|f| f.fct_us.is_some()).count();
             sum.flows += u64_from(r.flows.len());
             sum.flows_completed += u64_from(completed);
-            for byte in r.event_hash.bytes() {
-                self.hash = (self.hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME);
-            }
+            self.hashes.push(r.event_hash.clone());
         }
         if outcome.violations.is_empty() {
             return None;
@@ -154,12 +251,26 @@ impl Tally {
         sum.failed.last()
     }
 
+    /// Adds the seeds that follow.
+    fn merge(&mut self, part: Self) {
+        let (sum, own) = (&mut self.report, part.report);
+        sum.done += own.done;
+        sum.skipped += own.skipped;
+        sum.flows += own.flows;
+        sum.flows_completed += own.flows_completed;
+        sum.events += own.events;
+        sum.packet_hops += own.packet_hops;
+        sum.failed.extend(own.failed);
+        sum.drawn.extend(own.drawn);
+        self.hashes.extend(part.hashes);
+    }
+
     fn finish(self, wall_s: f64) -> SwarmReport {
-        let Self { mut report, hash } = self;
-        report.ok = report.failed.is_empty() && report.done == report.seeds;
-        report.event_hash = format!("{hash:016x}");
-        report.wall_s = wall_s;
-        report
+        let is_whole = self.is_whole();
+        let bytes = self.hashes.iter().flat_map(|hash| hash.bytes());
+        let hash = bytes.fold(FNV_OFFSET, |hash, b| (hash ^ u64::from(b)).wrapping_mul(FNV_PRIME));
+        let ok = self.report.failed.is_empty() && is_whole;
+        SwarmReport { ok, event_hash: format!("{hash:016x}"), wall_s, ..self.report }
     }
 }
 
@@ -223,16 +334,30 @@ impl SwarmReport {
 /// draft-eastlake-fnv 5.
 const FNV_OFFSET: u64 = 0xcbf2_9ce4_8422_2325;
 const FNV_PRIME: u64 = 0x0000_0100_0000_01b3;
+/// Seeds in a file of a store: half a minute of a core, so that little is lost if a shard ends.
+const BLOCK_SEEDS: u64 = 256;
+/// The most of a program's file; a debug build has 80 MB.
+const PROGRAM_BYTES_MAX: u64 = 1 << 30;
 /// Limit of printed violations of a seed.
 const VIOLATIONS_MAX: usize = 5;
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::sim::shard::Shard;
     use crate::sim::testing::{flow, report};
 
     fn args(seeds: u64) -> SwarmArgs {
-        SwarmArgs { seeds, start: 40, threads: None, with: None, describe: false, json: false }
+        SwarmArgs {
+            seeds,
+            start: 40,
+            threads: None,
+            with: None,
+            describe: false,
+            json: true,
+            store: None,
+            shard: None,
+        }
     }
 
     fn outcome(seed: u64, violations: &[&str]) -> SwarmOutcome {
@@ -244,7 +369,7 @@ mod tests {
 
     #[test]
     fn add__sums_and_keeps_failures_with_their_replay() {
-        let mut tally = Tally::new(&args(3));
+        let mut tally = Tally::new(40, 3);
         assert!(tally.add(&outcome(40, &[])).is_none());
         let failure = tally.add(&outcome(41, &["a byte is wrong"])).expect("it failed").to_text();
         let first = "seed 41 FAILED: spanwire sim swarm --seeds 1 --start 41\n  a byte is wrong\n";
@@ -260,7 +385,7 @@ mod tests {
     #[test]
     fn add__the_hash_depends_on_the_order() {
         let hash = |order: [u64; 2]| {
-            let mut tally = Tally::new(&args(2));
+            let mut tally = Tally::new(40, 2);
             for seed in order {
                 tally.add(&outcome(seed, &[]));
             }
@@ -271,8 +396,46 @@ mod tests {
     }
 
     #[test]
+    fn merge__of_parts_is_the_whole() {
+        let of = |seeds: Range<u64>| {
+            let mut tally = Tally::new(seeds.start, seeds.end - seeds.start);
+            for seed in seeds {
+                let wrong: &[&str] = if seed == 42 { &["a byte is wrong"] } else { &[] };
+                tally.add(&outcome(seed, wrong));
+            }
+            tally.skip();
+            tally
+        };
+        let mut merged = Tally::new(40, 4);
+        for part in [of(40..41), of(41..43)] {
+            let text = serde_json::to_string(&part).expect("it is plain data");
+            merged.merge(serde_json::from_str(&text).expect("it is of a tally"));
+        }
+        let mut whole = of(40..43);
+        whole.skip();
+        whole.report.seeds = 4;
+        assert_eq!(merged.finish(1.0), whole.finish(1.0));
+    }
+
+    #[test]
+    fn blocks__shards_have_all_seeds_once() {
+        let with_store = SwarmArgs { store: Some("results".into()), ..args(1000) };
+        let of = |shard| blocks(&SwarmArgs { shard, ..with_store.clone() }).expect("they exist");
+        let ends = |blocks: Vec<Range<u64>>| -> Vec<[u64; 2]> {
+            blocks.iter().map(|block| [block.start, block.end]).collect()
+        };
+        let all = [[40, 296], [296, 552], [552, 808], [808, 1040]];
+        assert_eq!(ends(of(None)), all);
+        let [first, second] = [0, 1].map(|place| ends(of(Some(Shard { place, of: 2 }))));
+        assert_eq!((first, second), (vec![all[0], all[2]], vec![all[1], all[3]]));
+        assert_eq!(ends(blocks(&args(1000)).expect("they exist")), [[40, 1040]]);
+        assert!(blocks(&args(0)).expect("they exist").is_empty());
+        assert!(blocks(&args(u64::MAX)).is_err());
+    }
+
+    #[test]
     fn to_text__counts_seeds_not_run_after_an_interrupt() {
-        let mut tally = Tally::new(&args(500));
+        let mut tally = Tally::new(40, 500);
         tally.add(&outcome(40, &[]));
         let report = tally.finish(1.0);
         assert!(!report.ok, "what was not run has not passed");

@@ -57,15 +57,16 @@ pub(super) fn sweep<R: Send>(
 /// Runs 0 to `count` on all cores, and shows the progress in units of `what` if `live`.
 ///
 /// # Errors
-/// The first error in the order of the runs. All of them are run before it is returned.
+/// The first error in the order of the runs. No further run begins after one.
 pub(super) fn sweep_all<R: Send, E: Send>(
     count: u64,
     live: bool,
     what: &str,
     run: impl Fn(u64) -> Result<R, E> + Sync,
 ) -> Result<Vec<R>, E> {
-    let (mut line, mut results) = (LiveLine::new(live), Vec::new());
-    sweep(0..count, all_cores(), &Interrupt::never(), run, |i, result| {
+    let (mut line, mut results, interrupt) = (LiveLine::new(live), Vec::new(), Interrupt::never());
+    let run = |i| run(i).inspect_err(|_| interrupt.set());
+    sweep(0..count, all_cores(), &interrupt, run, |i, result| {
         results.push(result);
         line.show(&format!("{} {} of {count} {what}", bar(i + 1, count), i + 1));
     });

@@ -1,7 +1,9 @@
 //! The units of work of rows: one run of one seed each, and their division among machines.
 
-use super::store;
+use crate::sim::shard::Shard;
+use crate::sim::store;
 use serde::Serialize;
+use spanwire_sim::RESULTS_VERSION;
 use spanwire_sim::rows::Run;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -18,23 +20,26 @@ pub(super) struct Unit {
     pub(super) seed: u64,
 }
 
-/// One of several machines: its place, from 0, and their number.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(in crate::sim) struct Shard {
-    pub(in crate::sim) place: u64,
-    pub(in crate::sim) of: u64,
-}
-
 /// The units of these runs, by [`Run::command_line`] of all seeds.
 pub(super) fn units(runs: &BTreeMap<String, Run>, quick: bool) -> Vec<Unit> {
     let mut all = Vec::new();
     for (of, run) in runs {
         let run = if quick { run.smaller() } else { run.clone() };
-        let unit =
-            |seed| Unit { key: store::key(&run, seed), of: of.clone(), run: run.clone(), seed };
+        let unit = |seed| Unit { key: key(&run, seed), of: of.clone(), run: run.clone(), seed };
         all.extend((1..=run.seeds).map(unit));
     }
     all
+}
+
+/// The key of a run's result from one seed. `None` if it cannot run.
+fn key(run: &Run, seed: u64) -> Option<String> {
+    match run.identity(seed).ok()? {
+        Some(identity) => Some(store::key(&identity.text, &identity.files)),
+        None => {
+            let (host, command) = (store::host(), run.command_line(Some(seed)));
+            Some(store::key(&format!("results {RESULTS_VERSION}\n{host}\n{command}"), &[]))
+        }
+    }
 }
 
 /// A unit as `--plan` prints it.
@@ -88,19 +93,7 @@ impl Shard {
         });
         units
     }
-
-    /// Parses `I/N`.
-    pub(in crate::sim) fn parse(text: &str) -> Result<Self, String> {
-        let numbers = text.split_once('/').map(|(place, of)| (place.parse(), of.parse()));
-        match numbers {
-            Some((Ok(place), Ok(of))) if place < of && of <= SHARDS_MAX => Ok(Self { place, of }),
-            _ => Err(format!("not I/N, with I from 0 to N - 1 and N of at most {SHARDS_MAX}")),
-        }
-    }
 }
-
-/// More than there are units.
-const SHARDS_MAX: u64 = 100_000;
 
 #[cfg(test)]
 mod tests {
@@ -134,10 +127,17 @@ mod tests {
     }
 
     #[test]
-    fn parse__is_a_place_below_a_number() {
-        assert_eq!(Shard::parse("3/4"), Ok(Shard { place: 3, of: 4 }));
-        for wrong in ["", "4/4", "1", "a/b", "-1/4", "0/0", "0/1000000"] {
-            assert!(Shard::parse(wrong).is_err(), "{wrong}");
-        }
+    fn key__is_of_the_parameters_and_the_seed() {
+        let run = Run::of("pair", 6);
+        let [one, two] = [1, 2].map(|seed| key(&run, seed).expect("it exists"));
+        assert!(one.len() == 64 && one != two, "{one}");
+        assert_eq!(
+            key(&run.clone().set("mtu", "4096"), 1),
+            key(&run.clone().set("mtu", "4096"), 1)
+        );
+        assert_ne!(key(&run.clone().set("mtu", "256"), 1), Some(one));
+        assert_eq!(key(&run.set("no_such", "1"), 1), None);
+        let echo = Run::command(&["echo"]);
+        assert!(key(&echo, 1).is_some() && key(&echo, 1) != key(&echo, 2));
     }
 }

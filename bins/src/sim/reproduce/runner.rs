@@ -1,11 +1,11 @@
 //! The runs of a paper, in parallel on all cores.
 
 use super::plan::Unit;
-use super::store::{Store, Stored};
 use crate::report::{LiveLine, bar};
 use crate::signals::Interrupt;
 use crate::sim::file::Chosen;
-use crate::sim::seeds::{SeedRow, run_one};
+use crate::sim::seed_run::{SeedRow, run_one};
+use crate::sim::store::{Store, Stored};
 use crate::sim::sweep::{all_cores, sweep};
 use serde_json::{Value, json};
 use spanwire_base::{u64_from, usize_from};
@@ -111,10 +111,9 @@ impl Unit {
     }
 }
 
-/// The result of a run, and its violations. It is parsed from its text, also if it is new: parsing
-/// may change the last bit of a number.
+/// The result of a run, and its violations.
 fn parsed(stored: &Stored) -> Result<(SeedResult, Vec<String>), String> {
-    let result = serde_json::from_str(&stored.metrics.to_string()).map_err(|e| e.to_string())?;
+    let result = serde_json::from_value(stored.metrics.clone()).map_err(|e| e.to_string())?;
     Ok((result, stored.violations.clone()))
 }
 

@@ -6,7 +6,7 @@ use super::super::row::{Figure, Row};
 use super::super::run::Run;
 
 fn fct(sizes: &str, load: u32, scheme: &str) -> Run {
-    full(6, sizes, load, scheme).set("time", "8ms").set("first", "2ms")
+    full(6, sizes, load, scheme).set("time", "5ms").set("first", "1ms")
 }
 
 /// As [`fct`], with all arrivals.
@@ -16,7 +16,7 @@ fn full(seeds: u64, sizes: &str, load: u32, scheme: &str) -> Run {
 }
 
 const LOADS: [u32; 4] = [30, 50, 70, 80];
-const SCALE: &str = "8 ms of arrivals, the first 2 not counted; the paper's duration is unknown";
+const SCALE: &str = "5 ms of arrivals, the first not counted; the paper's duration is unknown";
 
 /// The mean FCT of all flows, or of those in this place of the list of sizes.
 fn group_fct(size: Option<usize>) -> Reading {
@@ -32,7 +32,7 @@ fn anchor(reading: &Reading) -> Quantity {
     let long = of(|scheme| full(1, "websearch", 50, scheme));
     let name = format!("{} of pacc over dcqcn at 50 % of websearch", reading.name);
     outside(&long, &of(|scheme| fct("websearch", 50, scheme)))
-        .named(format!("{name}, 20 ms of arrivals: distance from the range with 8 ms"))
+        .named(format!("{name}, 20 ms of arrivals: distance from the range with 5 ms"))
 }
 
 pub(super) fn p_8() -> Row {

@@ -1,11 +1,13 @@
 //! Results of earlier runs: one file each, named by the key of its run.
 
+use super::prepare::cannot_write;
+use crate::exit::{Exit, Failed};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest as _, Sha256};
+use spanwire_host::fabric::Error;
 use spanwire_host::file;
 use spanwire_sim::RESULTS_VERSION;
-use spanwire_sim::rows::Run;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -34,20 +36,18 @@ pub(super) struct Stored {
     pub(super) metrics: Value,
 }
 
-/// The key of a run from one seed: equal keys have equal results. `None` if it cannot run.
-pub(super) fn key(run: &Run, seed: u64) -> Option<String> {
+/// The key of a result that this text and these files decide, 64 hexadecimal digits.
+pub(super) fn key(text: &str, files: &[Vec<u8>]) -> String {
     let mut hash = Sha256::new();
-    match run.identity(seed).ok()? {
-        Some(identity) => {
-            hash.update(&identity.text);
-            identity.files.iter().for_each(|file| hash.update(Sha256::digest(file)));
-        }
-        None => {
-            let command = run.command_line(Some(seed));
-            hash.update(format!("results {RESULTS_VERSION}\n{}\n{command}", host()));
-        }
-    }
-    Some(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+    hash.update(text);
+    files.iter().for_each(|file| hash.update(Sha256::digest(file)));
+    hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// The error of a result that cannot be stored.
+pub(super) fn cannot_store(why: &io::Error) -> Error {
+    let why = format!("cannot store a result: {why}. Those before it are kept: call again");
+    Failed::new(Exit::Failure, why).into()
 }
 
 impl Stored {
@@ -74,6 +74,15 @@ impl Store {
     pub(super) fn open(dir: &Path) -> io::Result<Self> {
         fs::create_dir_all(dir)?;
         Ok(Self { dir: Some(dir.to_owned()) })
+    }
+
+    /// The store in this directory, or none.
+    ///
+    /// # Errors
+    /// It cannot be created.
+    pub(super) fn of(dir: Option<&Path>) -> Result<Self, Error> {
+        let Some(dir) = dir else { return Ok(Self::none()) };
+        Self::open(dir).map_err(|e| cannot_write(dir, &e).into())
     }
 
     /// A result can be stored: tried with a file that is removed.
@@ -128,7 +137,7 @@ pub(super) fn default_dir() -> Option<PathBuf> {
 }
 
 /// The name of this host.
-fn host() -> String {
+pub(super) fn host() -> String {
     let name = file::read_text(Path::new("/proc/sys/kernel/hostname"), "names", 256);
     let name = name.unwrap_or_default();
     name.trim().chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').collect()
@@ -168,20 +177,5 @@ mod tests {
         fs::remove_dir_all(&dir).expect("it was created");
         let gone = store.save(&of("a")).expect_err("the directory is gone");
         assert_eq!(gone.kind(), io::ErrorKind::NotFound);
-    }
-
-    #[test]
-    fn key__is_of_the_parameters_and_the_seed() {
-        let run = Run::of("pair", 6);
-        let [one, two] = [1, 2].map(|seed| key(&run, seed).expect("it exists"));
-        assert!(one.len() == 64 && one != two, "{one}");
-        assert_eq!(
-            key(&run.clone().set("mtu", "4096"), 1),
-            key(&run.clone().set("mtu", "4096"), 1)
-        );
-        assert_ne!(key(&run.clone().set("mtu", "256"), 1), Some(one));
-        assert_eq!(key(&run.set("no_such", "1"), 1), None);
-        let echo = Run::command(&["echo"]);
-        assert!(key(&echo, 1).is_some() && key(&echo, 1) != key(&echo, 2));
     }
 }
