@@ -62,10 +62,8 @@ pub(super) fn run(args: &ReproduceArgs) -> Result<Exit, Error> {
     let started = Instant::now();
     let outcome = runner::run_all(units, &store, !args.json).map_err(|e| cannot_store(&e))?;
     let wall = started.elapsed().as_secs_f64();
-    print_error(&format!(
-        "{} runs, {} of them stored, in {wall:.1} s",
-        outcome.runs, outcome.stored
-    ));
+    let (run, stored) = (outcome.runs - outcome.stored, outcome.stored);
+    print_error(&format!("{run} runs and {stored} stored results in {wall:.1} s"));
     if is_part {
         let errors: Vec<String> = outcome.results.errors.into_values().collect();
         return print_part(args.json, outcome.runs, &outcome.violations, &errors);

@@ -137,7 +137,7 @@ pub(super) fn default_dir() -> Option<PathBuf> {
 }
 
 /// The name of this host.
-pub(super) fn host() -> String {
+fn host() -> String {
     let name = file::read_text(Path::new("/proc/sys/kernel/hostname"), "names", 256);
     let name = name.unwrap_or_default();
     name.trim().chars().filter(|c| c.is_ascii_alphanumeric() || *c == '-').collect()

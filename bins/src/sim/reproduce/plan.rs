@@ -36,8 +36,8 @@ fn key(run: &Run, seed: u64) -> Option<String> {
     match run.identity(seed).ok()? {
         Some(identity) => Some(store::key(&identity.text, &identity.files)),
         None => {
-            let (host, command) = (store::host(), run.command_line(Some(seed)));
-            Some(store::key(&format!("results {RESULTS_VERSION}\n{host}\n{command}"), &[]))
+            let command = run.command_line(Some(seed));
+            Some(store::key(&format!("results {RESULTS_VERSION}\n{command}"), &[]))
         }
     }
 }
