@@ -98,27 +98,27 @@ impl Run {
     }
 }
 
-/// Seconds of a seed by scenario and load: medians of 2026-11, an AMD EPYC at 2 to 3 GHz.
+/// Seconds of a seed by scenario and load: 2026-11, an AMD EPYC, two runs at once.
 const SECONDS: [(&str, &str, f64); 21] = [
-    ("laecn-burst", "", 8.0),
+    ("laecn-burst", "", 3.0),
     ("laecn-small", "", 1.5),
-    ("mlcc-fig10", "", 60.0),
+    ("mlcc-fig10", "", 50.0),
     ("mlcc-fig2", "", 15.0),
     ("mlcc-fig3", "", 10.0),
     ("mlcc-fig4", "", 13.0),
     ("mlcc-fig7", "", 9.0),
     ("mlcc-fig8", "", 6.0),
-    ("mlcc-fig9", "", 18.0),
+    ("mlcc-fig9", "", 25.0),
     ("pacc-burst", "", 0.8),
-    ("pacc-fct", "30", 14.0),
-    ("pacc-fct", "", 30.0),
+    ("pacc-fct", "30", 16.0),
+    ("pacc-fct", "", 35.0),
     ("pacc-join", "", 7.0),
     ("pacc-micro", "", 1.3),
     ("pacc-steady", "", 1.5),
-    ("reflex-fct", "30", 18.0),
+    ("reflex-fct", "30", 15.0),
     ("reflex-fct", "50", 60.0),
     ("reflex-fct", "", 100.0),
-    ("reflex-thresholds", "", 100.0),
+    ("reflex-thresholds", "", 215.0),
     ("uno-fig13a", "", 0.4),
     ("uno-fig13c", "", 1.5),
 ];

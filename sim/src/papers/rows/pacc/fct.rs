@@ -15,8 +15,9 @@ fn full(seeds: u64, sizes: &str, load: u32, scheme: &str) -> Run {
     run.set("load", load.to_string()).named(format!("{scheme} at {load} % of {sizes}"))
 }
 
-const LOADS: [u32; 4] = [30, 50, 70, 80];
-const SCALE: &str = "5 ms of arrivals, the first not counted; the paper's duration is unknown";
+const LOADS: [u32; 3] = [30, 50, 70];
+const SCALE: &str =
+    "5 ms of arrivals, the first not counted; the paper's duration and loads are unknown";
 
 /// The mean FCT of all flows, or of those in this place of the list of sizes.
 fn group_fct(size: Option<usize>) -> Reading {
@@ -39,7 +40,7 @@ pub(super) fn p_8() -> Row {
     let mean = group_fct(None);
     let behind = |a: &str, b: &str| {
         let at = |sizes| move |load| (sizes, load);
-        let all = ["websearch", "fb_hadoop"].into_iter().flat_map(|s| [50, 70, 80].map(at(s)));
+        let all = ["websearch", "fb_hadoop"].into_iter().flat_map(|s| [50, 70].map(at(s)));
         most(all.map(|(sizes, load)| ratio(&fct(sizes, load, a), &fct(sizes, load, b), &mean)))
             .named(format!("mean FCT of {a} over {b}, worst workload and load from 50 %"))
     };
@@ -57,6 +58,9 @@ pub(super) fn p_8() -> Row {
     Row {
         scale: SCALE,
         not_run: "It runs only with `--all`: half an hour on two cores.",
+        why: "All but DCQCN: it is 1 to 4 % behind with WebSearch, where the paper has up to 23 \
+            %, and 1 to 11 % with FB_Hadoop. The paper does not name its settings, which are \
+            those of HPCC's simulator here.",
         figures: vec![Figure::Bars {
             title: "Mean FCT of WebSearch by load",
             y: "us",
@@ -97,6 +101,10 @@ pub(super) fn p_9() -> Row {
         described: &["100"],
         scale: SCALE,
         not_run: "It runs only with `--all`: half an hour on two cores.",
+        why: "Flows above 100 KB gain 0.4 to 3 % over DCQCN, the best rival for them. Small ones \
+            are behind HPCC, whose queues are near empty: up to 10 KB they take 11.5, 14.6 and \
+            19.5 us at 30, 50 and 70 %, with HPCC 9.2, 10.3 and 11.3. PACC lets a queue grow to \
+            its threshold.",
         ..Row::new(
             "P-9",
             "Figs. 9, 10",
