@@ -2,6 +2,7 @@
 
 use super::page::{heading, shown, wrapped};
 use spanwire_sim::rows::{Paper, Row, RowReport, Run, Verdict};
+use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::fs;
 use std::io;
@@ -23,7 +24,8 @@ fn index(papers: &[Paper], rows: &[RowReport]) -> String {
             let is_of = |row: &&RowReport| row.paper == paper.name && row.verdict == Some(verdict);
             rows.iter().filter(is_of).count().to_string()
         };
-        let hours = paper.rows.iter().map(seconds).sum::<f64>() / 3600.0;
+        let runs: BTreeMap<String, Run> = paper.rows.iter().flat_map(Row::runs).collect();
+        let hours = seconds(&runs) / 3600.0;
         let counts = VERDICTS.map(of).join(" | ");
         let (title, name) = (paper.title, paper.name);
         let _ = writeln!(out, "| [{title}]({name}.md) | {counts} | {hours:.1} |");
@@ -65,7 +67,7 @@ fn line(out: &mut String, paper: &str, row: &Row, report: &RowReport) {
         row.source,
         cell(row.claim),
         report.verdict_text(),
-        seconds(row)
+        seconds(&row.runs())
     );
 }
 
@@ -75,10 +77,11 @@ fn anchor(heading: &str) -> String {
     kept.map(|c| if c == ' ' { '-' } else { c.to_ascii_lowercase() }).collect()
 }
 
-/// Seconds of a row's runs on one core, about.
-fn seconds(row: &Row) -> f64 {
+/// Seconds of runs on one core, about.
+fn seconds(runs: &BTreeMap<String, Run>) -> f64 {
     let of = |run: &Run| f64::from(u32::try_from(run.seeds).unwrap_or(u32::MAX)) * run.seconds();
-    row.runs().values().map(of).sum()
+    // A sum of none would be -0.
+    runs.values().map(of).fold(0.0, |sum, seconds| sum + seconds)
 }
 
 const VERDICTS: [Verdict; 5] =
@@ -88,7 +91,7 @@ const ABOUT: &str = "Written by `spanwire sim reproduce --all`. A row is a claim
     The last column repeats it. `met`: all checks hold. `scaled`: they hold, of \
     an experiment smaller than the paper's. `missed`: one does not. `refuted`: one does not, and \
     the result contradicts the claim. Ours is the median over the seeds of the first check, with \
-    the 95 % interval. Seconds are of one core; rows that share runs count them each.";
+    the 95 % interval. Seconds are of one core; rows that share runs count them each, papers once.";
 
 #[cfg(test)]
 mod tests {
