@@ -70,16 +70,16 @@ pub(super) fn run(args: &CompareArgs) -> Result<Exit, Error> {
 fn run_part(args: &CompareArgs, store: &Store, shard: Shard) -> Result<Exit, Error> {
     let schemes = chosen(args)?;
     let seeds = args.seeds.get();
-    let all = u64_from(schemes.len()) * seeds;
-    let units: Vec<u64> = (0..all).filter(|unit| shard.takes(*unit)).collect();
-    let one = |i| {
-        let unit = units[usize_from(i)];
+    let all = u64_from(schemes.len()).checked_mul(seeds).ok_or("there are not as many seeds")?;
+    let one = |i| -> Result<Vec<String>, Error> {
+        let unit = shard.place + i * shard.of;
         let scheme = &schemes[usize_from(unit / seeds)];
-        SeedRun::of(&scheme.with_seed(scheme.seed + unit % seeds), store)
+        let run = SeedRun::of(&scheme.with_seed(scheme.seed + unit % seeds), store)?;
+        Ok(run.stamped().collect())
     };
-    let runs = sweep_all(u64_from(units.len()), !args.json, "runs", one)?;
-    let violations: Vec<String> = runs.iter().flat_map(SeedRun::stamped).collect();
-    print_part(args.json, units.len(), &violations, &[])
+    let count = shard.count(all);
+    let violations = sweep_all(count, !args.json, "runs", one)?.concat();
+    print_part(args.json, usize_from(count), &violations, &[])
 }
 
 /// The scenario with each scheme. A wrong value of the last one is reported before the first one

@@ -79,8 +79,9 @@ impl SeedRun {
         let (plan, _) = prepare(chosen)?;
         let identity = Identity::of(&chosen.name, chosen.set(), chosen.seed)?;
         let key = key(&format!("seed\n{}", identity.text), &models(&plan));
-        let stored = store.load(&key);
-        if let Some(run) = stored.and_then(|stored| serde_json::from_value(stored.metrics).ok()) {
+        let stored: Option<Self> =
+            store.load(&key).and_then(|stored| serde_json::from_value(stored.metrics).ok());
+        if let Some(run) = stored.filter(|run| run.row.seed == chosen.seed) {
             return Ok(run);
         }
         let started = Instant::now();

@@ -111,14 +111,16 @@ impl SeedsReport {
         for run in &runs {
             for (sum, of_seed) in sums.iter_mut().zip([&run.row.drops, &run.engine]) {
                 for (name, n) in of_seed {
-                    *sum.entry(name.clone()).or_default() += n;
+                    // Numbers of a file may have any value.
+                    let sum: &mut u64 = sum.entry(name.clone()).or_default();
+                    *sum = sum.saturating_add(*n);
                 }
             }
         }
         let [drops, engine] = sums;
         let checkers_ok = runs.iter().all(|run| run.checkers_ok);
         let [events, packet_hops] = [|run: &SeedRun| run.events, |run: &SeedRun| run.packet_hops]
-            .map(|of| runs.iter().map(of).sum());
+            .map(|of| runs.iter().map(of).fold(0, u64::saturating_add));
         let violations = runs.iter().flat_map(SeedRun::stamped).collect();
         let seeds: Vec<SeedRow> = runs.into_iter().map(SeedRun::into_row).collect();
         Self {
@@ -140,12 +142,12 @@ impl SeedsReport {
 
     /// Retransmitted packets of all seeds.
     pub(super) fn retransmitted_packets(&self) -> u64 {
-        self.seeds.iter().map(|row| row.retransmitted_packets).sum()
+        self.seeds.iter().map(|row| row.retransmitted_packets).fold(0, u64::saturating_add)
     }
 
     /// Frames and packets dropped in all seeds.
     pub(super) fn dropped(&self) -> u64 {
-        self.drops.values().sum()
+        self.drops.values().copied().fold(0, u64::saturating_add)
     }
 
     /// The report as text.
@@ -209,7 +211,7 @@ impl Summaries {
         let means = || seeds.iter().filter_map(|row| row.mean_us);
         let lasts = || seeds.iter().filter_map(|row| row.max_us);
         Self {
-            failed: seeds.iter().map(|row| row.failed).sum(),
+            failed: seeds.iter().map(|row| row.failed).fold(0, u64::saturating_add),
             fct_us: Summary::of(all),
             mean_us: Summary::of(means()),
             max_us: Summary::of(lasts()),

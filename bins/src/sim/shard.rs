@@ -3,6 +3,7 @@
 use super::report::write_checks;
 use crate::exit::Exit;
 use crate::report::print_report;
+use spanwire_base::usize_from;
 use spanwire_host::fabric::Error;
 
 /// One of several machines: its place, from 0, and their number.
@@ -13,9 +14,22 @@ pub(super) struct Shard {
 }
 
 impl Shard {
-    /// True if it has the unit of this number, where all take about as long.
-    pub(super) fn takes(self, unit: u64) -> bool {
+    /// Of a single machine: all work.
+    pub(super) const WHOLE: Self = Self { place: 0, of: 1 };
+
+    /// True if it has the unit of this number.
+    pub(super) fn has(self, unit: u64) -> bool {
         unit % self.of == self.place
+    }
+
+    /// How many of `units` it has.
+    pub(super) fn count(self, units: u64) -> u64 {
+        units.saturating_sub(self.place).div_ceil(self.of)
+    }
+
+    /// Its part of `units`, which take about as long: their numbers.
+    pub(super) fn numbers(self, units: u64) -> impl Iterator<Item = u64> {
+        (self.place..units).step_by(usize_from(self.of))
     }
 
     /// Parses `I/N`.
@@ -59,6 +73,7 @@ const SHARDS_MAX: u64 = 100_000;
 #[cfg(test)]
 mod tests {
     use super::*;
+    use spanwire_base::u64_from;
 
     #[test]
     fn parse__is_a_place_below_a_number() {
@@ -69,10 +84,16 @@ mod tests {
     }
 
     #[test]
-    fn takes__each_unit_is_of_one_shard() {
-        let all: Vec<Shard> = (0..3).map(|place| Shard { place, of: 3 }).collect();
-        for unit in 0..10 {
-            assert_eq!(all.iter().filter(|shard| shard.takes(unit)).count(), 1, "{unit}");
-        }
+    fn numbers__each_unit_is_of_one_shard() {
+        let of = |place| {
+            let shard = Shard { place, of: 3 };
+            let numbers: Vec<u64> = shard.numbers(10).collect();
+            assert_eq!(shard.count(10), u64_from(numbers.len()));
+            assert!(numbers.iter().all(|number| shard.has(*number)));
+            numbers
+        };
+        assert_eq!([of(0), of(1), of(2)], [vec![0, 3, 6, 9], vec![1, 4, 7], vec![2, 5, 8]]);
+        assert_eq!(Shard::WHOLE.numbers(3).collect::<Vec<u64>>(), [0, 1, 2]);
+        assert_eq!(Shard { place: 2, of: 3 }.numbers(2).count(), 0);
     }
 }

@@ -2,6 +2,7 @@
 
 use super::args::{SwarmArgs, With};
 use super::numbers::{per_second, rounded};
+use super::shard::Shard;
 use super::store::{Store, Stored, cannot_store, key};
 use super::sweep::{all_cores, sweep};
 use crate::exit::Exit;
@@ -74,7 +75,7 @@ struct Drawn {
 struct Tally {
     report: SwarmReport,
     /// The event hash of each seed that was run.
-    hashes: Vec<String>,
+    hashes: Vec<u64>,
 }
 
 /// Runs the seeds, or the part of a shard.
@@ -83,17 +84,18 @@ pub(super) fn run(args: &SwarmArgs, interrupt: &Interrupt) -> Result<Exit, Error
     let program = program(&store)?;
     let started = Instant::now();
     let mut shown = Shown { args, line: LiveLine::new(!args.json), started };
-    let blocks = blocks(args)?;
-    let mut tally = Tally::new(args.start, blocks.iter().map(|b| b.end - b.start).sum());
+    let (seeds, blocks) = blocks(args)?;
+    let mut tally = Tally::new(args.start, seeds);
     for block in blocks {
-        let key = key(&format!("swarm\n{:?}\n{block:?}", args.with), &program);
-        let stored = store.load(&key);
-        let part = match stored.and_then(|stored| serde_json::from_value(stored.metrics).ok()) {
+        let key = key(&format!("swarm {program}\n{:?}\n{block:?}", args.with), &[]);
+        let stored: Option<Tally> =
+            store.load(&key).and_then(|stored| serde_json::from_value(stored.metrics).ok());
+        let part = match stored.filter(|part| part.is_whole() && part.is_of(&block)) {
             Some(part) => shown.stored(part),
             None => {
                 let part = run_block(block.clone(), interrupt, &tally, &mut shown);
                 if part.is_whole() {
-                    save(&store, key, &block, &part).map_err(|e| cannot_store(&e))?;
+                    save(&store, key, args.with, &part).map_err(|e| cannot_store(&e))?;
                 }
                 part
             }
@@ -113,30 +115,32 @@ pub(super) fn run(args: &SwarmArgs, interrupt: &Interrupt) -> Result<Exit, Error
     })
 }
 
-/// The seeds that are stored together; all of them without a store.
-fn blocks(args: &SwarmArgs) -> Result<Vec<Range<u64>>, Error> {
-    let end = args.start.checked_add(args.seeds).ok_or("there are not as many seeds")?;
-    let size = if args.store.is_some() { BLOCK_SEEDS } else { args.seeds.max(1) };
-    let all = (0..args.seeds.div_ceil(size)).map(|i| {
-        let start = args.start + i * size;
-        start..end.min(start.saturating_add(size))
-    });
-    let is_own = |i: usize| args.shard.is_none_or(|shard| shard.takes(u64_from(i)));
-    Ok(all.enumerate().filter(|(i, _)| is_own(*i)).map(|(_, block)| block).collect())
+/// The number of seeds to run, and those that are stored together; all of them without a store.
+fn blocks(args: &SwarmArgs) -> Result<(u64, impl Iterator<Item = Range<u64>>), Error> {
+    let (start, seeds) = (args.start, args.seeds);
+    let end = start.checked_add(seeds).ok_or("there are not as many seeds")?;
+    let size = if args.store.is_some() { BLOCK_SEEDS } else { seeds.max(1) };
+    let (all, shard) = (seeds.div_ceil(size), args.shard.unwrap_or(Shard::WHOLE));
+    let block = move |i: u64| start + i * size..end.min((start + i * size).saturating_add(size));
+    // All blocks are whole but the last.
+    let last = all.checked_sub(1).filter(|last| shard.has(*last)).map_or(0, |_| seeds % size);
+    let missing = if last > 0 { size - last } else { 0 };
+    Ok((shard.count(all) * size - missing, shard.numbers(all).map(block)))
 }
 
-/// The program's file, if results are stored: a swarm looks for faults of the program, so results
-/// of another one are none. Empty without a store.
-fn program(store: &Store) -> io::Result<Vec<Vec<u8>>> {
+/// The hash of the program's file, if results are stored: a swarm looks for faults of the program,
+/// so results of another one are none. Empty without a store.
+fn program(store: &Store) -> io::Result<String> {
     if *store == Store::none() {
-        return Ok(Vec::new());
+        return Ok(String::new());
     }
-    Ok(vec![file::read(&std::env::current_exe()?, "programs", PROGRAM_BYTES_MAX)?])
+    Ok(key("", &[file::read(&std::env::current_exe()?, "programs", PROGRAM_BYTES_MAX)?]))
 }
 
-fn save(store: &Store, key: String, block: &Range<u64>, part: &Tally) -> io::Result<()> {
-    let (start, seeds) = (block.start, block.end - block.start);
-    let command = format!("spanwire sim swarm --seeds {seeds} --start {start}");
+fn save(store: &Store, key: String, with: Option<With>, part: &Tally) -> io::Result<()> {
+    let SwarmReport { start, seeds, .. } = part.report;
+    let with = with.map_or("", |With::Agents| " --with agents");
+    let command = format!("spanwire sim swarm --seeds {seeds} --start {start}{with}");
     let of = |failure: &Failure| failure.violations.clone();
     let violations = part.report.failed.iter().flat_map(of).collect();
     store.save(&Stored::new(command, key, (violations, serde_json::to_value(part)?)))
@@ -224,6 +228,10 @@ impl Tally {
         self.report.done == self.report.seeds
     }
 
+    fn is_of(&self, seeds: &Range<u64>) -> bool {
+        (self.report.start, self.report.seeds) == (seeds.start, seeds.end - seeds.start)
+    }
+
     /// The next seed was not run.
     fn skip(&mut self) {
         self.report.done += 1;
@@ -240,7 +248,8 @@ impl Tally {
             let completed = r.flows.iter().filter(|f| f.fct_us.is_some()).count();
             sum.flows += u64_from(r.flows.len());
             sum.flows_completed += u64_from(completed);
-            self.hashes.push(r.event_hash.clone());
+            let hash = u64::from_str_radix(&r.event_hash, 16);
+            self.hashes.push(hash.expect("16 hexadecimal digits"));
         }
         if outcome.violations.is_empty() {
             return None;
@@ -254,12 +263,17 @@ impl Tally {
     /// Adds the seeds that follow.
     fn merge(&mut self, part: Self) {
         let (sum, own) = (&mut self.report, part.report);
-        sum.done += own.done;
-        sum.skipped += own.skipped;
-        sum.flows += own.flows;
-        sum.flows_completed += own.flows_completed;
-        sum.events += own.events;
-        sum.packet_hops += own.packet_hops;
+        // Numbers of a file may have any value.
+        for (sum, own) in [
+            (&mut sum.done, own.done),
+            (&mut sum.skipped, own.skipped),
+            (&mut sum.flows, own.flows),
+            (&mut sum.flows_completed, own.flows_completed),
+            (&mut sum.events, own.events),
+            (&mut sum.packet_hops, own.packet_hops),
+        ] {
+            *sum = sum.saturating_add(own);
+        }
         sum.failed.extend(own.failed);
         sum.drawn.extend(own.drawn);
         self.hashes.extend(part.hashes);
@@ -267,8 +281,12 @@ impl Tally {
 
     fn finish(self, wall_s: f64) -> SwarmReport {
         let is_whole = self.is_whole();
-        let bytes = self.hashes.iter().flat_map(|hash| hash.bytes());
-        let hash = bytes.fold(FNV_OFFSET, |hash, b| (hash ^ u64::from(b)).wrapping_mul(FNV_PRIME));
+        let mut hash = FNV_OFFSET;
+        for own in &self.hashes {
+            for byte in format!("{own:016x}").bytes() {
+                hash = (hash ^ u64::from(byte)).wrapping_mul(FNV_PRIME);
+            }
+        }
         let ok = self.report.failed.is_empty() && is_whole;
         SwarmReport { ok, event_hash: format!("{hash:016x}"), wall_s, ..self.report }
     }
@@ -302,7 +320,7 @@ fn lines(drawn: &[(String, String)]) -> String {
 impl SwarmReport {
     fn to_text(&self) -> String {
         let (start, done, failed) = (self.start, self.done, self.failed.len());
-        let passed = done - self.skipped - u64_from(failed);
+        let passed = done.saturating_sub(self.skipped).saturating_sub(u64_from(failed));
         let mut out = format!("{done} seeds from {start}: {passed} passed, {failed} failed");
         if self.skipped > 0 {
             // Writing to a String cannot fail, here and below.
@@ -344,7 +362,6 @@ const VIOLATIONS_MAX: usize = 5;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sim::shard::Shard;
     use crate::sim::testing::{flow, report};
 
     fn args(seeds: u64) -> SwarmArgs {
@@ -420,16 +437,20 @@ mod tests {
     #[test]
     fn blocks__shards_have_all_seeds_once() {
         let with_store = SwarmArgs { store: Some("results".into()), ..args(1000) };
-        let of = |shard| blocks(&SwarmArgs { shard, ..with_store.clone() }).expect("they exist");
-        let ends = |blocks: Vec<Range<u64>>| -> Vec<[u64; 2]> {
-            blocks.iter().map(|block| [block.start, block.end]).collect()
+        let ends = |args: &SwarmArgs| -> Vec<[u64; 2]> {
+            let (seeds, blocks) = blocks(args).expect("they exist");
+            let ends: Vec<[u64; 2]> = blocks.map(|block| [block.start, block.end]).collect();
+            assert_eq!(ends.iter().map(|[start, end]| end - start).sum::<u64>(), seeds);
+            ends
         };
+        let of = |shard| ends(&SwarmArgs { shard, ..with_store.clone() });
         let all = [[40, 296], [296, 552], [552, 808], [808, 1040]];
-        assert_eq!(ends(of(None)), all);
-        let [first, second] = [0, 1].map(|place| ends(of(Some(Shard { place, of: 2 }))));
+        assert_eq!(of(None), all);
+        let [first, second] = [0, 1].map(|place| of(Some(Shard { place, of: 2 })));
         assert_eq!((first, second), (vec![all[0], all[2]], vec![all[1], all[3]]));
-        assert_eq!(ends(blocks(&args(1000)).expect("they exist")), [[40, 1040]]);
-        assert!(blocks(&args(0)).expect("they exist").is_empty());
+        assert_eq!(ends(&args(1000)), [[40, 1040]]);
+        assert_eq!(ends(&SwarmArgs { store: Some("results".into()), ..args(512) }).len(), 2);
+        assert!(ends(&args(0)).is_empty());
         assert!(blocks(&args(u64::MAX)).is_err());
     }
 

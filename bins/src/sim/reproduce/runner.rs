@@ -68,13 +68,13 @@ impl Unit {
     fn done(&self, store: &Store) -> io::Result<Done> {
         let stored = self.key.as_ref().and_then(|key| store.load(key));
         // A stored result of other members is computed again.
-        if let Some(result) = stored.and_then(|stored| parsed(&stored).ok()) {
+        if let Some(result) = stored.and_then(|stored| parsed(stored).ok()) {
             return Ok(Done { result: Ok(result), is_stored: true });
         }
         let result = match self.run() {
             Ok(stored) => {
                 store.save(&stored)?;
-                parsed(&stored)
+                parsed(stored)
             }
             Err(why) => Err(why),
         };
@@ -112,9 +112,9 @@ impl Unit {
 }
 
 /// The result of a run, and its violations.
-fn parsed(stored: &Stored) -> Result<(SeedResult, Vec<String>), String> {
-    let result = serde_json::from_value(stored.metrics.clone()).map_err(|e| e.to_string())?;
-    Ok((result, stored.violations.clone()))
+fn parsed(stored: Stored) -> Result<(SeedResult, Vec<String>), String> {
+    let result = serde_json::from_value(stored.metrics).map_err(|e| e.to_string())?;
+    Ok((result, stored.violations))
 }
 
 /// Runs a program that prints a JSON object.

@@ -42,7 +42,8 @@ const ABOUT: &str = "16 hosts with 100 Gbit/s in four leaves and four spines, an
     follow from its ablation; here about 1010), and the buffer of the border switches, here large \
     enough never to drop.";
 
-const NAMED: &str = "It runs only with `--all`: its runs with NDT take a quarter of an hour.";
+const NAMED: &str = "It runs only with `--all` or `--row`: its runs with NDT take a quarter of an \
+    hour.";
 const LOWEST: &str = "Swift's target is below the round trip of inter flows without NSF, so its \
     lowest rate decides their time; the paper names none. 100 Mbit/s here, the default of HPCC's \
     simulator: inter flows then hold 16 % of the sum of NFCT, where 14.5 % follow from the \

@@ -182,9 +182,8 @@ fn papers__rows_are_unique_and_their_runs_exist() {
         assert!(!row.checks.is_empty() || !row.not_run.is_empty(), "{}", row.id);
         row.not_run = "";
         for run in row.runs().values().filter(|run| run.command.is_empty()) {
-            // But for one at full size, which a row compares with its smaller ones.
-            let is_full = run.seeds == 1
-                && row.checks.iter().any(|check| check.text().contains("distance from the range"));
+            // But for one at full size, which a scaled row compares with its smaller ones.
+            let is_full = run.seeds == 1 && !row.scale.is_empty();
             assert!(run.seeds >= 6 || is_full, "{}: no interval", row.id);
             let scenario = Scenario::find(run.scenario).expect(run.scenario);
             for run in [run, &run.smaller()] {
