@@ -17,7 +17,7 @@ use crate::congestion::Congestion;
 use crate::host_model::HostModel;
 use crate::params::{CcChoice, EcChoice, LbChoice, ParamError, Params, Value};
 use crate::plan::Plan;
-use crate::setup::{AgentSetup, Setup};
+use crate::setup::Setup;
 #[cfg(feature = "train")]
 use crate::topology::LeafSpine;
 #[cfg(feature = "train")]
@@ -27,6 +27,7 @@ use definition::{AGENT, QPNS, large};
 use scheme::Scheme;
 use spanwire_base::{Dur, Rate};
 use spanwire_loadbalance::Choice;
+use spanwire_switch::AgentConfig;
 #[cfg(feature = "train")]
 use spanwire_switch::EcnAgentConfig;
 use spanwire_transport::{Config, Mtu, Offer, Preset};
@@ -117,7 +118,8 @@ pub(crate) fn training_plan(
 
 /// Networks are not evaluated on what they have learned from.
 fn check_seed(plan: &Plan, seed: u64) -> Result<(), ParamError> {
-    let has_learned = plan.setup.agents.iter().any(|agent| matches!(agent, AgentSetup::Ecn(_)));
+    let has_learned =
+        plan.setup.agents.iter().any(|agent| matches!(agent.config, AgentConfig::Ecn(_)));
     if !has_learned || seed < TRAINING_SEEDS {
         return Ok(());
     }

@@ -357,12 +357,12 @@ const SWARM: u64 = 0x7377_6172_6d5f_6f66;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::setup::{AgentSetup, Sends};
+    use crate::setup::Sends;
     use spanwire_cc::Algorithm;
     use spanwire_erasure::Scheme;
     use spanwire_loadbalance::Choice;
     use spanwire_progress::Polling;
-    use spanwire_switch::EcnCpu;
+    use spanwire_switch::{AgentConfig, EcnCpu};
     use spanwire_transport::{CodingWhen, ErasureCoding, WireMode};
     use spanwire_wire::IntFormat;
 
@@ -401,8 +401,9 @@ mod tests {
             let algorithm = p.setup.congestion.algorithm;
             algorithm.is_some_and(|algorithm| algorithm.name() == "mlcc")
         };
-        let has_its_agent =
-            |p: &&Plan| p.setup.agents.iter().any(|agent| matches!(agent, AgentSetup::Mlcc(_)));
+        let has_its_agent = |p: &&Plan| {
+            p.setup.agents.iter().any(|agent| matches!(agent.config, AgentConfig::Mlcc(_)))
+        };
         assert!(plans.iter().filter(has_its_agent).any(has_mlcc));
         some(|p| p.setup.congestion.far.is_some());
         some(|p| !p.setup.congestion.is_on());
@@ -437,13 +438,13 @@ mod tests {
             let choice = Choice::named(name).ok();
             assert!(sends.iter().any(|s| s.balance == choice), "{name}");
         }
-        let agents = |f: fn(&AgentSetup) -> bool| {
-            assert!(plans.iter().flat_map(|p| &p.setup.agents).any(f));
+        let agents = |f: fn(&AgentConfig) -> bool| {
+            assert!(plans.iter().flat_map(|p| &p.setup.agents).any(|agent| f(&agent.config)));
         };
-        agents(|agent| matches!(agent, AgentSetup::Pacc(pacc, _) if pacc.every));
-        agents(|agent| matches!(agent, AgentSetup::Nsf(nsf) if nsf.cool == 0));
-        agents(|agent| matches!(agent, AgentSetup::Ndt(_)));
-        agents(|agent| matches!(agent, AgentSetup::Ecn(ecn) if ecn.cpu == EcnCpu::Delay));
+        agents(|agent| matches!(agent, AgentConfig::Pacc(pacc) if pacc.every));
+        agents(|agent| matches!(agent, AgentConfig::Nsf(nsf) if nsf.cool == 0));
+        agents(|agent| matches!(agent, AgentConfig::Ndt(_)));
+        agents(|agent| matches!(agent, AgentConfig::Ecn(ecn) if ecn.cpu == EcnCpu::Delay));
         some(|p| p.setup.agents.len() == 2 && !p.setup.qpns_known);
         some(|p| p.setup.block_bytes.contains(&0));
         some(|p| p.faults.iter().any(|f| f.impairments.blackhole.len() == 1));

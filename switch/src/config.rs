@@ -9,10 +9,11 @@ mod queue;
 
 pub use forwarding::{ForwardingConfig, Hop, Route, Spread, StaticMac};
 pub use pfc::{CLASSES, PfcConfig};
+pub(crate) use port::FEEDBACK_CLASS;
 pub use port::{MAX_QUEUES, PortConfig, Share};
 pub use queue::{EcnConfig, FlowsConfig, MarkAt, PhantomConfig, QueueConfig, TrimConfig};
 
-use crate::agent::config::AgentConfig;
+use crate::agent::kind::AgentConfig;
 use crate::error::{ConfigError, check_range};
 use crate::units;
 use crate::units::Human;
@@ -64,7 +65,7 @@ impl SwitchConfig {
         }
     }
 
-    /// With the queues that agents need: a controlled one at each port of NDT, and one of higher
+    /// With the queues that agents need: a controlled one beside a normal one, and one of higher
     /// priority for feedback at every port.
     ///
     /// # Returns
@@ -72,10 +73,10 @@ impl SwitchConfig {
     pub(crate) fn with_agent_queues(mut self) -> (Self, Vec<Option<(u8, u8)>>) {
         let mut controlled = vec![None; self.ports.len()];
         for agent in &self.agents {
-            let AgentConfig::Ndt(ndt) = agent else { continue };
-            for port in ndt.inside.iter().map(|port| usize::from(*port)) {
-                controlled[port] =
-                    Some((ndt.queue, self.ports[port].add_controlled_queue(ndt.queue, ndt.weight)));
+            let Some((ports, queue, weight)) = agent.controlled() else { continue };
+            for port in ports.iter().map(|port| usize::from(*port)) {
+                let added = self.ports[port].add_controlled_queue(queue, weight);
+                controlled[port] = Some((queue, added));
             }
         }
         if self.agents.iter().any(AgentConfig::has_feedback) {

@@ -40,13 +40,16 @@ mod switch;
 mod testing;
 pub mod units;
 
-pub use agent::AgentCounters;
-pub use agent::config::{AgentConfig, NsfClock, NsfConfig, PaccConfig};
+pub use agent::api::{AgentCounters, AgentPorts};
 pub use agent::ecn::config::{EcnAgentConfig, EcnCpu, EcnExplore};
-pub use agent::ecn::{EcnModel, EcnReward, EcnStep, GAMMA};
-pub use agent::mlcc::MlccFlow;
+pub use agent::ecn::trace::EcnStep;
+pub use agent::ecn::{EcnModel, EcnReward, GAMMA};
+pub use agent::kind::AgentConfig;
 pub use agent::mlcc::config::MlccConfig;
+pub use agent::mlcc::report::MlccFlow;
 pub use agent::ndt::config::NdtConfig;
+pub use agent::nsf::config::{NsfClock, NsfConfig};
+pub use agent::pacc::config::PaccConfig;
 pub use config::{
     CLASSES, EcnConfig, FlowsConfig, ForwardingConfig, Hop, MAX_QUEUES, MarkAt, PfcConfig,
     PhantomConfig, PortConfig, QueueConfig, Route, Share, Spread, StaticMac, SwitchConfig,

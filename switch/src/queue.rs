@@ -1,6 +1,5 @@
 //! One queue of a port: frames, limits and marking.
 
-use crate::agent::ecn::QueueView;
 use crate::config::{EcnConfig, MarkAt, PhantomConfig, QueueConfig};
 use crate::counters::{Mark, QueueCounters, QueueDrop};
 use crate::flows::Flows;
@@ -36,6 +35,17 @@ struct Meter {
 enum Body {
     Fifo(Fifo),
     Flows(Flows),
+}
+
+/// A queue, as its meter shows it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(crate) struct QueueView {
+    /// Bytes in it.
+    pub(crate) bytes: u64,
+    /// Bytes that have left it.
+    pub(crate) sent_bytes: u64,
+    /// The integral of its bytes over time, bytes times ps; 0 without a meter.
+    pub(crate) area: u128,
 }
 
 impl Queue {

@@ -4,11 +4,17 @@
 //! fixed contiguous chunks; longer ones in blocks of the longest frame's size. Both are reused: in
 //! steady state nothing is allocated, and each is found by index.
 
+use crate::agent::passing::SrData;
 use spanwire_base::{Time, u32_from, usize_from};
+use std::num::NonZeroU32;
 
-/// The number of a frame in a [`Store`]. The holder of the number owns the frame.
+/// The number of a frame in a [`Store`], from 1 on. The holder of the number owns the frame.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct FrameId(u32);
+pub(crate) struct FrameId(NonZeroU32);
+
+/// The number of a block, from 1 on.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct BlockId(NonZeroU32);
 
 /// Metadata of a frame.
 #[derive(Clone, Copy, Debug)]
@@ -25,8 +31,13 @@ pub(crate) struct Meta {
     pub(crate) class: u8,
     /// True if it is charged to its ingress port: see [`Buffer`](crate::buffer::Buffer).
     pub(crate) is_lossless: bool,
+    /// True if it is SR data with a tag: [`Meta::sr`].
+    pub(crate) is_sr: bool,
     /// The word of an agent for it; 0: none.
     pub(crate) tag: u32,
+    /// Those of SR data with a tag.
+    pub(crate) psn: u32,
+    pub(crate) sent_ps: u64,
 }
 
 /// Frames by number.
@@ -37,7 +48,7 @@ pub(crate) struct Store {
     chunks: Vec<[u8; CHUNK_BYTES]>,
     /// Blocks for long frames.
     blocks: Vec<Box<[u8]>>,
-    free_blocks: Vec<u32>,
+    free_blocks: Vec<BlockId>,
     /// The first of a list of free slots.
     free: Option<FrameId>,
     max_frame_bytes: usize,
@@ -60,14 +71,42 @@ struct Slot {
     meta: Meta,
     /// The next slot in the same list, free or queue.
     next: Option<FrameId>,
-    block: Option<u32>,
+    block: Option<BlockId>,
 }
 
 impl Meta {
     /// Metadata of a frame without port and class.
     pub(crate) fn new(len: usize, elided_bytes: u32, at: Time) -> Self {
         let len = u32_from(len);
-        Self { len, elided_bytes, at, ingress: 0, class: 0, is_lossless: false, tag: 0 }
+        Self {
+            len,
+            elided_bytes,
+            at,
+            ingress: 0,
+            class: 0,
+            is_lossless: false,
+            is_sr: false,
+            tag: 0,
+            psn: 0,
+            sent_ps: 0,
+        }
+    }
+
+    /// Keeps what its arrival has shown, for an agent that gives it this tag.
+    #[inline]
+    pub(crate) fn note(&mut self, tag: u32, sr: Option<SrData>) {
+        self.tag = tag;
+        self.is_sr = sr.is_some();
+        if let Some(SrData { psn, sent_ps }) = sr {
+            (self.psn, self.sent_ps) = (psn, sent_ps);
+        }
+    }
+
+    /// The fields of SR data, if it is that and has a tag.
+    #[inline]
+    pub(crate) fn sr(&self) -> Option<SrData> {
+        let Self { psn, sent_ps, is_sr, .. } = *self;
+        is_sr.then_some(SrData { psn, sent_ps })
     }
 
     /// Wire length of the frame.
@@ -107,10 +146,10 @@ impl Store {
             None => {
                 let block = self.free_blocks.pop().unwrap_or_else(|| {
                     self.blocks.push(vec![0; self.max_frame_bytes].into_boxed_slice());
-                    u32_from(self.blocks.len() - 1)
+                    BlockId(number_of(self.blocks.len()))
                 });
                 slot.block = Some(block);
-                self.blocks[usize_from(u64::from(block))][..frame.len()].copy_from_slice(frame);
+                self.blocks[block.index()][..frame.len()].copy_from_slice(frame);
             }
         }
         id
@@ -129,7 +168,7 @@ impl Store {
         let len = usize_from(u64::from(slot.meta.len));
         match slot.block {
             None => &self.chunks[id.index()][..len],
-            Some(block) => &self.blocks[usize_from(u64::from(block))][..len],
+            Some(block) => &self.blocks[block.index()][..len],
         }
     }
 
@@ -148,7 +187,7 @@ impl Store {
         let len = usize_from(u64::from(slot.meta.len));
         match slot.block {
             None => &mut self.chunks[id.index()][..len],
-            Some(block) => &mut self.blocks[usize_from(u64::from(block))][..len],
+            Some(block) => &mut self.blocks[block.index()][..len],
         }
     }
 
@@ -176,8 +215,8 @@ impl Store {
             slot.meta = meta;
             return id;
         }
-        let id = FrameId(u32_from(self.slots.len()));
         self.slots.push(Slot { meta, next: None, block: None });
+        let id = FrameId(number_of(self.slots.len()));
         self.chunks.push([0; CHUNK_BYTES]);
         id
     }
@@ -218,10 +257,26 @@ impl Fifo {
 }
 
 impl FrameId {
+    #[inline]
     fn index(self) -> usize {
-        usize_from(u64::from(self.0))
+        usize_from(u64::from(self.0.get() - 1))
     }
 }
+
+impl BlockId {
+    #[inline]
+    fn index(self) -> usize {
+        usize_from(u64::from(self.0.get() - 1))
+    }
+}
+
+/// The number of the last of so many.
+fn number_of(count: usize) -> NonZeroU32 {
+    NonZeroU32::new(u32_from(count)).expect("there is one")
+}
+
+/// With what agents keep of a frame a slot is no larger than three quarters of a cache line.
+const _: () = assert!(size_of::<Slot>() == 48);
 
 /// Bytes of a chunk: the headers of any RoCE packet over IPv6 with a telemetry stack of five hops.
 pub(crate) const CHUNK_BYTES: usize = 256;

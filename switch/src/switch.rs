@@ -284,7 +284,7 @@ impl Node for Switch {
             let meta = *self.store.meta(leaving.id);
             let sent = match meta.tag {
                 0 => self.ports[index].write(now, &leaving, &self.store, frame),
-                tag => self.send_watched(now, index, &leaving, tag, frame),
+                _ => self.send_watched(now, index, &leaving, frame),
             };
             self.store.remove(leaving.id);
             self.release(&meta);

@@ -6,8 +6,8 @@ use spanwire_host::fabric::Error;
 use spanwire_host::file;
 use spanwire_host::text::{printable_within, unknown};
 use spanwire_sim::untuned::Untuned;
-use spanwire_sim::{AgentSetup, LossSweep, ParamError, Params, Plan, Scenario};
-use spanwire_switch::EcnModel;
+use spanwire_sim::{LossSweep, ParamError, Params, Plan, Scenario};
+use spanwire_switch::{AgentConfig, EcnModel};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -27,7 +27,7 @@ pub(super) fn prepare(chosen: &Chosen) -> Result<(Plan, BTreeMap<&'static str, S
 /// Reads the networks of agents whose model is the path of a file.
 fn read_models(plan: &mut Plan) -> Result<(), Error> {
     for agent in &mut plan.setup.agents {
-        if let AgentSetup::Ecn(ecn) = agent
+        if let AgentConfig::Ecn(ecn) = &mut agent.config
             && !ecn.model.is_known()
             && Path::new(ecn.model.name()).exists()
         {

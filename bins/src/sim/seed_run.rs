@@ -11,6 +11,7 @@ use spanwire_host::fabric::Error;
 use spanwire_sim::{
     AgentSetup, FlowReport, Identity, Measure, NetworkError, Plan, Report, Trace, Watch,
 };
+use spanwire_switch::AgentConfig;
 use std::collections::BTreeMap;
 use std::time::Instant;
 
@@ -121,8 +122,8 @@ impl SeedRun {
 
 /// The networks of a plan's agents: their files are part of the identity of its result.
 fn models(plan: &Plan) -> Vec<Vec<u8>> {
-    let file = |agent: &AgentSetup| match agent {
-        AgentSetup::Ecn(ecn) => ecn.model.to_file(0, ""),
+    let file = |agent: &AgentSetup| match &agent.config {
+        AgentConfig::Ecn(ecn) => ecn.model.to_file(0, ""),
         _ => None,
     };
     plan.setup.agents.iter().filter_map(file).collect()

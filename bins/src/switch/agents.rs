@@ -27,21 +27,19 @@ fn take_agent(n: usize, table: Value, names: &[&str]) -> Result<AgentConfig, Key
         return Err(KeyError::new(at, "is no table; write [[agent]] above its keys"));
     };
     let kind = table.get("kind");
-    let Some(known) = kind.and_then(Value::as_str).filter(|kind| KINDS.contains(kind)) else {
+    let kinds = AgentConfig::kinds();
+    let known = kind.and_then(|kind| kinds.iter().find(|(name, _)| Some(*name) == kind.as_str()));
+    let Some((_, ports)) = known else {
         let is = match kind {
             None => "is missing".to_owned(),
             Some(Value::String(kind)) => format!("is {kind:?}"),
             Some(other) => format!("is {other:?}"),
         };
-        let what = format!("{is}; choose one of {}", KINDS.join(", "));
+        let names: Vec<&str> = kinds.iter().map(|(name, _)| *name).collect();
+        let what = format!("{is}; choose one of {}", names.join(", "));
         return Err(KeyError::new(format!("{at}.kind"), what));
     };
-    let key = match known {
-        "nsf" | "mlcc" => "outside",
-        "ndt" => "inside",
-        _ => "ports",
-    };
-    number_ports(&at, &mut table, key, names)?;
+    number_ports(&at, &mut table, ports.key(), names)?;
     let mut agent = read(&at, table)?;
     if let AgentConfig::Ecn(ecn) = &mut agent {
         read_model(&at, &mut ecn.model)?;
@@ -108,9 +106,6 @@ impl AgentReport {
         agents.into_iter().map(of).collect()
     }
 }
-
-/// The kinds of agents.
-const KINDS: [&str; 5] = ["pacc", "nsf", "ndt", "ecn", "mlcc"];
 
 #[cfg(test)]
 mod tests {

@@ -1,8 +1,6 @@
 //! Parameters of agents that differ from those of a scheme.
 
 use crate::setup::AgentSetup;
-use serde::Serialize;
-use serde::de::DeserializeOwned;
 use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -69,51 +67,33 @@ impl fmt::Display for AgentChoice {
 impl AgentSetup {
     /// The names of its parameters, but for its ports.
     fn names(&self) -> Vec<String> {
-        let json = match self {
-            Self::Pacc(pacc, _) => serde_json::to_value(pacc),
-            Self::Nsf(nsf) => serde_json::to_value(nsf),
-            Self::Ndt(ndt) => serde_json::to_value(ndt),
-            Self::Ecn(ecn) => serde_json::to_value(ecn),
-            Self::Mlcc(mlcc) => serde_json::to_value(mlcc),
-        };
-        let Ok(Json::Object(all)) = json else { return Vec::new() };
-        let is_port = |name: &String| ["ports", "inside", "outside"].contains(&&**name);
-        all.into_iter().map(|(name, _)| name).filter(|name| !is_port(name)).collect()
+        let Ok(Json::Object(all)) = serde_json::to_value(&self.config) else { return Vec::new() };
+        let others = ["kind", self.config.side().key()];
+        all.into_iter().map(|(name, _)| name).filter(|name| !others.contains(&&**name)).collect()
     }
 
-    /// Sets a parameter, or returns the reason in a sentence.
+    /// Sets a parameter as a file of a switch would, or returns the reason in a sentence.
     fn set(&mut self, name: &str, text: &str) -> Result<(), String> {
-        match self {
-            Self::Pacc(pacc, _) => set(pacc, name, text),
-            Self::Nsf(nsf) => set(nsf, name, text),
-            Self::Ndt(ndt) => set(ndt, name, text),
-            Self::Ecn(ecn) => set(ecn, name, text),
-            Self::Mlcc(mlcc) => set(mlcc, name, text),
-        }
+        let mut json = serde_json::to_value(&self.config).map_err(|e| e.to_string())?;
+        let value = match serde_json::from_str(text) {
+            Ok(number @ (Json::Number(_) | Json::Bool(_))) => number,
+            _ => Json::String(text.to_owned()),
+        };
+        json[name] = value;
+        self.config = serde_json::from_value(json).map_err(|e| e.to_string())?;
+        Ok(())
     }
-}
-
-/// Sets a field as a file of a switch would.
-fn set<T: Serialize + DeserializeOwned>(of: &mut T, name: &str, text: &str) -> Result<(), String> {
-    let mut json = serde_json::to_value(&*of).map_err(|e| e.to_string())?;
-    let value = match serde_json::from_str(text) {
-        Ok(number @ (Json::Number(_) | Json::Bool(_))) => number,
-        _ => Json::String(text.to_owned()),
-    };
-    json[name] = value;
-    *of = serde_json::from_value(json).map_err(|e| e.to_string())?;
-    Ok(())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use spanwire_base::{Dur, Rate};
-    use spanwire_switch::{NsfConfig, PaccConfig};
+    use spanwire_switch::{AgentConfig, NsfConfig, PaccConfig};
 
-    fn agents() -> Vec<AgentSetup> {
-        let pacc = PaccConfig::default();
-        vec![AgentSetup::Pacc(pacc, Rate::from_gbps(25)), AgentSetup::Nsf(NsfConfig::default())]
+    fn agents() -> [AgentSetup; 2] {
+        let (config, at) = (PaccConfig::default().into(), Some(Rate::from_gbps(25)));
+        [AgentSetup { config, at }, NsfConfig::default().into()]
     }
 
     #[test]
@@ -123,7 +103,8 @@ mod tests {
         choice.set("threshold_bytes", "60kB");
         let mut agents = agents();
         choice.apply(&mut agents).unwrap();
-        let [AgentSetup::Pacc(pacc, _), AgentSetup::Nsf(nsf)] = &agents[..] else { panic!() };
+        let configs = agents.map(|agent| agent.config);
+        let [AgentConfig::Pacc(pacc), AgentConfig::Nsf(nsf)] = &configs else { panic!() };
         assert_eq!((pacc.period, pacc.edge, pacc.flows), (Dur::from_us(40), false, 8));
         assert_eq!((pacc.threshold_bytes, nsf.flows), (60_000, 8), "both have it");
         let shown = "edge=false,flows=8,period=40us,threshold_bytes=60kB";

@@ -5,7 +5,7 @@ use super::scheme::Scheme;
 use crate::papers::{Bins, Metric};
 use crate::params::{Params, Value};
 use crate::plan::Plan;
-use crate::setup::{AgentSetup, Setup};
+use crate::setup::Setup;
 use crate::topology::{LeafSpine, Topology};
 use crate::workload::{self, Flow};
 use spanwire_base::{Dur, Rate, Rng, Time};
@@ -122,8 +122,7 @@ fn plan(p: &Params, shape: &LeafSpine, flows: Vec<Flow>, mut setup: Setup) -> Pl
         *own = ecn;
     }
     if scheme.has_learned() {
-        setup.agents =
-            vec![AgentSetup::Ecn(EcnAgentConfig { rtt: RTT, ..EcnAgentConfig::default() })];
+        setup.agents = vec![EcnAgentConfig { rtt: RTT, ..EcnAgentConfig::default() }.into()];
     }
     one_message(&mut setup, longest(&flows));
     let topology = Topology::leaf_spine(shape);
@@ -147,7 +146,7 @@ pub(super) fn training_plan(
     ecn: EcnAgentConfig,
 ) -> Plan {
     let mut plan = plan(p, shape, flows, setup);
-    plan.setup.agents = vec![AgentSetup::Ecn(EcnAgentConfig { rtt: RTT, ..ecn })];
+    plan.setup.agents = vec![EcnAgentConfig { rtt: RTT, ..ecn }.into()];
     plan.metric = None;
     plan
 }

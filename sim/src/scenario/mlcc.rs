@@ -5,7 +5,7 @@ use super::marking::{Marks, mark};
 use crate::papers::{Dci, IntraStage, Metric};
 use crate::params::{CcChoice, Params, Value};
 use crate::plan::Plan;
-use crate::setup::{AgentSetup, RoleSetup, Setup, Telemetry};
+use crate::setup::{RoleSetup, Setup, Telemetry};
 use crate::topology::{Role, Topology};
 use crate::workload::{self, Flow, long};
 use spanwire_base::{Dur, Rate, Rng, Time, usize_from};
@@ -259,7 +259,7 @@ fn apply(p: &Params, setup: &mut Setup) {
         setup.congestion.far = Some((FAR_RTT_MIN, mlcc(p)));
         let initial = Some(Rate::from_gbps(25));
         let config = MlccConfig { rtt_d: INNER_WAY * 2, initial, ..MlccConfig::default() };
-        setup.agents = vec![AgentSetup::Mlcc(config)];
+        setup.agents = vec![config.into()];
     }
     setup.roles.insert(Role::Border, dci(p, setup, is_mlcc));
 }

@@ -186,7 +186,7 @@ impl Agents {
         };
         let nsf = self.nsf.then(|| NsfConfig { interval, ..NsfConfig::default() });
         let ndt = self.ndt.then(NdtConfig::default);
-        nsf.map(AgentSetup::Nsf).into_iter().chain(ndt.map(AgentSetup::Ndt)).collect()
+        nsf.map(AgentSetup::from).into_iter().chain(ndt.map(AgentSetup::from)).collect()
     }
 }
 
@@ -300,6 +300,7 @@ const SIZES: [[u64; 2]; 8] = [
 mod tests {
     use super::*;
     use spanwire_cc::{Controller as _, Path, PseudoAck};
+    use spanwire_switch::AgentConfig;
 
     fn plan_of(scenario: &Scenario, set: &[(&str, &str)]) -> Plan {
         scenario.plan(1, set.iter().copied()).unwrap()
@@ -465,8 +466,8 @@ mod tests {
                 assert_eq!(plan.setup.agents.len(), agents, "{cc}, {reflex}");
             }
         }
-        let interval = |cc| match &of(cc, "nsf").setup.agents[..] {
-            [AgentSetup::Nsf(nsf)] => nsf.interval,
+        let interval = |cc| match &of(cc, "nsf").setup.agents[0].config {
+            AgentConfig::Nsf(nsf) => nsf.interval,
             others => panic!("{others:?}"),
         };
         assert_eq!(["timely-classic", "swift"].map(interval), [5, 3].map(Dur::from_us));

@@ -116,7 +116,7 @@ impl Pacc {
             flows: 512,
             ..PaccConfig::default()
         };
-        AgentSetup::Pacc(config, MARKS_AT)
+        AgentSetup { config: config.into(), at: Some(MARKS_AT) }
     }
 }
 

@@ -3,26 +3,23 @@
 use super::Setup;
 use crate::topology::Role;
 use spanwire_base::Rate;
-use spanwire_switch::{AgentConfig, EcnAgentConfig, MlccConfig, NdtConfig, NsfConfig, PaccConfig};
+use spanwire_switch::{AgentConfig, AgentPorts};
 
-/// An agent of switches.
+/// An agent of switches: at the ports that its configuration is about, at every port of every
+/// switch, or at the borders of datacenters, whose ports to other borders lead outside.
 #[derive(Clone, PartialEq, Debug)]
-pub enum AgentSetup {
-    /// PACC at every port of every switch. Its thresholds are those of a port of this rate, and in
-    /// proportion to the rate of others: the reference queue is half a period of the line. Its
-    /// `ports` do not count.
-    Pacc(PaccConfig, Rate),
-    /// NSF at the borders of datacenters, of which it has the ports to other borders `outside`. Its
-    /// `outside` does not count.
-    Nsf(NsfConfig),
-    /// NDT at the borders of datacenters, of which it has all other ports `inside`. Its `inside`
-    /// does not count.
-    Ndt(NdtConfig),
-    /// Thresholds by LAECN's networks at every port of every switch. Its `ports` do not count.
-    Ecn(EcnAgentConfig),
-    /// MLCC at the borders of datacenters, of which it has the ports to other borders `outside`.
-    /// Its `outside` does not count.
-    Mlcc(MlccConfig),
+pub struct AgentSetup {
+    /// Its parameters. Its ports do not count.
+    pub config: AgentConfig,
+    /// Its thresholds are those of a port of this rate, and scaled to the rate of others; none:
+    /// they are the same at all.
+    pub at: Option<Rate>,
+}
+
+impl<T: Into<AgentConfig>> From<T> for AgentSetup {
+    fn from(config: T) -> Self {
+        Self { config: config.into(), at: None }
+    }
 }
 
 /// A port of a switch, as far as agents differ by it.
@@ -38,59 +35,43 @@ impl Setup {
     /// The agents of a switch of this role with these ports.
     #[must_use]
     pub fn agents_of(&self, role: Role, ports: &[PortKind]) -> Vec<AgentConfig> {
-        let of = |agent: &AgentSetup| match agent {
-            AgentSetup::Pacc(pacc, at) => pacc_of(pacc, *at, ports),
-            AgentSetup::Nsf(nsf) => {
-                let outside = numbers(ports, |port| port.peer == Role::Border);
-                let has = role == Role::Border && !outside.is_empty();
-                has.then(|| AgentConfig::Nsf(NsfConfig { outside, ..nsf.clone() }))
-                    .into_iter()
-                    .collect()
-            }
-            AgentSetup::Ndt(ndt) => {
-                let inside = numbers(ports, |port| port.peer != Role::Border);
-                let has = role == Role::Border && !inside.is_empty();
-                has.then(|| AgentConfig::Ndt(NdtConfig { inside, ..ndt.clone() }))
-                    .into_iter()
-                    .collect()
-            }
-            AgentSetup::Ecn(ecn) => {
-                let ports = numbers(ports, |_| true);
-                vec![AgentConfig::Ecn(EcnAgentConfig { ports, ..ecn.clone() })]
-            }
-            AgentSetup::Mlcc(mlcc) => {
-                let outside = numbers(ports, |port| port.peer == Role::Border);
-                // A border between borders alone has no inside.
-                let is_between = (1..ports.len()).contains(&outside.len());
-                let has = role == Role::Border && is_between;
-                has.then(|| AgentConfig::Mlcc(MlccConfig { outside, ..mlcc.clone() }))
-                    .into_iter()
-                    .collect()
-            }
-        };
-        self.agents.iter().flat_map(of).collect()
+        self.agents.iter().flat_map(|agent| agent.of(role, ports)).collect()
     }
 }
 
-/// PACC at these ports: an agent for each rate.
-fn pacc_of(pacc: &PaccConfig, at: Rate, ports: &[PortKind]) -> Vec<AgentConfig> {
-    let mut rates: Vec<Rate> = ports.iter().map(|port| port.rate).collect();
-    rates.sort_unstable_by_key(|rate| rate.as_bps());
-    rates.dedup();
-    let one = |rate: Rate| {
-        let scaled = |bytes: u64| {
-            let product = u128::from(bytes) * u128::from(rate.as_bps());
-            u64::try_from(product / u128::from(at.as_bps())).unwrap_or(u64::MAX)
+impl AgentSetup {
+    /// Those of a switch: one for each rate if its thresholds depend on it.
+    fn of(&self, role: Role, ports: &[PortKind]) -> Vec<AgentConfig> {
+        let side = self.config.side();
+        let is_outside = |port: &PortKind| port.peer == Role::Border;
+        let outside = ports.iter().filter(|port| is_outside(port)).count();
+        let is_here = match side {
+            AgentPorts::Any => true,
+            AgentPorts::Outside | AgentPorts::Inside => role == Role::Border,
+            // A border between borders alone has no inside.
+            AgentPorts::OutsideOfSome => role == Role::Border && outside < ports.len(),
         };
-        AgentConfig::Pacc(PaccConfig {
-            ports: numbers(ports, |port| port.rate == rate),
-            threshold_bytes: scaled(pacc.threshold_bytes),
-            burst_bytes: scaled(pacc.burst_bytes),
-            flow_bytes: scaled(pacc.flow_bytes),
-            ..pacc.clone()
-        })
-    };
-    rates.into_iter().map(one).collect()
+        let is_chosen = |port: &PortKind| match side {
+            AgentPorts::Any => true,
+            AgentPorts::Outside | AgentPorts::OutsideOfSome => is_outside(port),
+            AgentPorts::Inside => !is_outside(port),
+        };
+        let mut rates: Vec<Rate> = ports.iter().map(|port| port.rate).collect();
+        rates.sort_unstable_by_key(|rate| rate.as_bps());
+        rates.dedup();
+        let all = match self.at {
+            None => vec![(self.config.clone(), numbers(ports, is_chosen))],
+            Some(at) => rates
+                .into_iter()
+                .map(|rate| {
+                    let is_it = |port: &PortKind| is_chosen(port) && port.rate == rate;
+                    (self.config.clone().scaled(at, rate), numbers(ports, is_it))
+                })
+                .collect(),
+        };
+        let chosen = all.into_iter().filter(|(_, numbers)| is_here && !numbers.is_empty());
+        chosen.map(|(config, numbers)| config.with_ports(numbers)).collect()
+    }
 }
 
 /// The numbers of the ports that are chosen.
@@ -101,6 +82,7 @@ fn numbers(ports: &[PortKind], is_chosen: impl Fn(&PortKind) -> bool) -> Vec<u8>
 #[cfg(test)]
 mod tests {
     use super::*;
+    use spanwire_switch::{NdtConfig, NsfConfig, PaccConfig};
 
     fn port(gbps: u64, peer: Role) -> PortKind {
         PortKind { rate: Rate::from_gbps(gbps), peer }
@@ -109,7 +91,7 @@ mod tests {
     #[test]
     fn agents_of__one_for_each_rate_with_its_thresholds() {
         let slow = Rate::from_gbps(25);
-        let pacc = AgentSetup::Pacc(PaccConfig::default(), slow);
+        let pacc = AgentSetup { config: PaccConfig::default().into(), at: Some(slow) };
         let setup = Setup { agents: vec![pacc], ..Setup::default() };
         let ports = [25, 100, 25].map(|gbps| port(gbps, Role::Other));
         let of = |agent: &AgentConfig| match agent {
@@ -123,8 +105,7 @@ mod tests {
 
     #[test]
     fn agents_of__those_of_reflex_are_at_the_borders() {
-        let agents =
-            vec![AgentSetup::Nsf(NsfConfig::default()), AgentSetup::Ndt(NdtConfig::default())];
+        let agents = vec![AgentSetup::from(NsfConfig::default()), NdtConfig::default().into()];
         let setup = Setup { agents, ..Setup::default() };
         let ports = [Role::Spine, Role::Border, Role::Spine].map(|peer| port(100, peer));
         let all = setup.agents_of(Role::Border, &ports);

@@ -64,12 +64,12 @@ impl Draw {
             flows,
             ..PaccConfig::default()
         };
-        AgentSetup::Pacc(config, Rate::from_bps(fastest))
+        AgentSetup { config: config.into(), at: Some(Rate::from_bps(fastest)) }
     }
 
     fn nsf(&mut self, flows: u32) -> AgentSetup {
         let us = |draw: &mut Self, of: &[u64]| Dur::from_us(draw.pick(of));
-        AgentSetup::Nsf(NsfConfig {
+        AgentSetup::from(NsfConfig {
             threshold: us(self, &[1, 5, 100]),
             interval: us(self, &[1, 5, 50]),
             cool: self.count(&[0, 1, 5]),
@@ -86,7 +86,7 @@ impl Draw {
             return;
         }
         let interval = self.pick(&[0, 1, 7, 50]);
-        setup.agents.push(AgentSetup::Ecn(EcnAgentConfig {
+        setup.agents.push(AgentSetup::from(EcnAgentConfig {
             rtt: Dur::from_us(self.pick(&[1, 8, 100])),
             interval: Some(Dur::from_us(interval)).filter(|_| interval > 0),
             cpu: if self.one_in(2) { EcnCpu::Delay } else { EcnCpu::Zero },
@@ -98,7 +98,7 @@ impl Draw {
 
     /// `longest` is the longest round trip of the network.
     fn ndt(&mut self, longest: Dur, flows: u32) -> AgentSetup {
-        AgentSetup::Ndt(NdtConfig {
+        AgentSetup::from(NdtConfig {
             threshold: longest / self.pick(&[4, 100]),
             weight: self.count(&[1, 8]),
             ratio: Ratio::new(self.count(&[1, 5, 10]), 10).expect("a ratio"),

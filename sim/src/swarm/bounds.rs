@@ -7,6 +7,7 @@ use crate::setup::{AgentSetup, Setup};
 use crate::topology::Topology;
 use crate::workload::Flow;
 use spanwire_base::{Dur, Rate, Time, u64_from};
+use spanwire_switch::AgentConfig;
 use spanwire_transport::Config;
 
 impl Setup {
@@ -88,15 +89,15 @@ pub(super) fn longest_rtt(topology: &Topology, setup: &Setup) -> Dur {
 /// each packet of every flow, and the time in which MLCC lets `outstanding` bytes in.
 fn throttling(setup: &Setup, slowest: Rate, outstanding: u64) -> (u64, Dur) {
     let pkts = u64::from(setup.window_pkts) * u64_from(FLOWS_MAX);
-    let of = |agent: &AgentSetup| match agent {
-        AgentSetup::Ndt(ndt) => Some((u64::from(ndt.weight) + 1, ndt.max_pause * pkts)),
-        AgentSetup::Mlcc(mlcc) => {
+    let of = |agent: &AgentSetup| match &agent.config {
+        AgentConfig::Ndt(ndt) => Some((u64::from(ndt.weight) + 1, ndt.max_pause * pkts)),
+        AgentConfig::Mlcc(mlcc) => {
             let initial = slowest.min(mlcc.initial.unwrap_or(slowest)).time_for(outstanding);
             let frame = slowest.time_for(u64::from(setup.max_frame_bytes() + 100));
             let credited = MLCC_RTT_D_MAX * (MLCC_PACKET_RTTS * pkts);
             Some((1, initial + credited + frame * MLCC_LEAST_PART))
         }
-        AgentSetup::Pacc(..) | AgentSetup::Nsf(_) | AgentSetup::Ecn(_) => None,
+        _ => None,
     };
     setup.agents.iter().find_map(of).unwrap_or((1, Dur::ZERO))
 }

@@ -155,13 +155,8 @@ fn switches(plan: &Plan) -> String {
 }
 
 fn agent_text(agent: &AgentSetup) -> String {
-    match agent {
-        AgentSetup::Pacc(pacc, at) => format!("{pacc:?} at {at:?}"),
-        AgentSetup::Nsf(nsf) => format!("{nsf:?}"),
-        AgentSetup::Ndt(ndt) => format!("{ndt:?}"),
-        AgentSetup::Ecn(ecn) => format!("{ecn:?}"),
-        AgentSetup::Mlcc(mlcc) => format!("{mlcc:?}"),
-    }
+    let at = agent.at.map(|at| format!(" at {at:?}"));
+    format!("{:?}{}", agent.config, at.unwrap_or_default())
 }
 
 /// Only impairments that are on.

@@ -41,7 +41,7 @@ impl Draw {
                 quantum_bytes: 2048,
             };
             setup.port.queues[queue].flows.get_or_insert(flows);
-            setup.agents.push(AgentSetup::Mlcc(MlccConfig {
+            setup.agents.push(AgentSetup::from(MlccConfig {
                 rtt_d: Dur::from_us(self.pick(&[1, 22, 500])),
                 initial: self.one_in(2).then(|| Rate::from_gbps(self.pick(&[1, 10, 100]))),
                 flows: self.count(&[1, 64]),

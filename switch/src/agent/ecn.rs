@@ -10,20 +10,21 @@ pub(crate) mod config;
 mod flows;
 mod policy;
 mod state;
-mod trace;
+pub(crate) mod trace;
 
 pub use policy::EcnModel;
 pub use state::{EcnReward, GAMMA};
-pub use trace::EcnStep;
 
+use super::api::{Agent, AgentCounters, Effects, Queued, Site, Thresholds};
 use super::passing::Passing;
-use super::{Agent, AgentCounters, Outbox, Queued};
+use crate::queue::QueueView;
 use action::{Action, unit_bytes};
 use config::{EcnAgentConfig, EcnCpu};
 use flows::Flows;
 use policy::{Choice, Chooser};
 use spanwire_base::{Dur, Rate, Time, u64_from};
 use state::{History, Seen};
+use trace::EcnStep;
 
 /// The agent of the ports of one switch. They share weights and one processor, and nothing else.
 #[derive(Debug)]
@@ -37,33 +38,10 @@ pub(crate) struct Ecn {
     next_at: Option<Time>,
     /// When the processor has worked off its decisions.
     free_at: Time,
-    /// Thresholds that are not in force yet.
-    changes: Vec<Change>,
     /// The decisions, if they are recorded.
     steps: Vec<EcnStep>,
     /// The number of the next series of intervals.
     next_series: u32,
-}
-
-/// Other thresholds for the queue of a port.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Change {
-    pub(crate) port: u8,
-    pub(crate) queue: u8,
-    pub(crate) action: Action,
-    /// [`unit_bytes`] of the port.
-    pub(crate) unit_bytes: u64,
-}
-
-/// A queue, as its meter shows it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(crate) struct QueueView {
-    /// Bytes in it.
-    pub(crate) bytes: u64,
-    /// Bytes that have left it.
-    pub(crate) sent_bytes: u64,
-    /// The integral of its bytes over time, bytes times ps.
-    pub(crate) area: u128,
 }
 
 /// One port.
@@ -101,21 +79,19 @@ struct Counters {
 }
 
 impl Ecn {
-    /// The agent of a validated configuration; `rate_of` are the rates of ports.
-    pub(crate) fn new(config: &EcnAgentConfig, rate_of: impl Fn(u8) -> Rate) -> Self {
+    /// The agent of a validated configuration.
+    pub(crate) fn new(config: &EcnAgentConfig, site: &Site<'_>) -> Self {
+        let rate_of = |port: u8| site.all[usize::from(port)].rate.expect("validated");
         let most = config.ports.iter().copied().max().unwrap_or(0);
         let mut by_number = vec![None; usize::from(most) + 1];
         for (index, port) in (0..).zip(&config.ports) {
             by_number[usize::from(*port)] = Some(index);
         }
         let ports = config.ports.iter().map(|port| AtPort::new(*port, rate_of(*port), config));
-        let ports: Vec<AtPort> = ports.collect();
         let explore = config.explore.map(|explore| (explore.ppm, explore.seed));
-        let initial = |at: &AtPort| at.change(config.queue);
         Self {
             chooser: Chooser::new(&config.model, explore),
-            changes: ports.iter().map(initial).collect(),
-            ports,
+            ports: ports.collect(),
             by_number,
             next_at: None,
             free_at: Time::ZERO,
@@ -145,23 +121,12 @@ impl Ecn {
         }
     }
 
-    /// Handles one timer that is due, at most one inference, with the queues as `view` gives them
-    /// by port.
-    pub(crate) fn on_timer(&mut self, now: Time, view: impl Fn(u8) -> QueueView) {
-        let due = |(index, at): (usize, &AtPort)| Some((at.due()?, index));
-        let found = self.ports.iter().enumerate().filter_map(due).min();
-        if let Some((_, index)) = found.filter(|(due, _)| *due <= now) {
-            let queue = view(self.ports[index].port);
-            self.handle_port(now, index, &queue);
-        }
-        self.next_at = self.ports.iter().filter_map(AtPort::due).min();
-    }
-
-    fn handle_port(&mut self, now: Time, index: usize, queue: &QueueView) {
+    /// Handles the timer of one port; true if it has other thresholds then.
+    fn handle_port(&mut self, now: Time, index: usize, queue: &QueueView) -> bool {
         let at = &mut self.ports[index];
+        let before = at.action;
         if let Some((_, action)) = at.pending.take_if(|(done, _)| *done <= now) {
             at.action = action;
-            self.changes.push(at.change(self.config.queue));
         }
         if at.ends.is_some_and(|ends| ends <= now) {
             let seen = at.end_interval(now, queue, &self.config);
@@ -171,6 +136,7 @@ impl Ecn {
                 self.decide(now, index, seen);
             }
         }
+        self.ports[index].action != before
     }
 
     /// Decides about a port after an interval.
@@ -211,51 +177,55 @@ impl Ecn {
         at.counters.changes += u64::from(action != at.action);
         if done > now {
             at.pending = Some((done, action));
-        } else if action != at.action {
+        } else {
             at.action = action;
-            self.changes.push(at.change(self.config.queue));
         }
-    }
-
-    /// The next change of thresholds.
-    #[inline]
-    pub(crate) fn pop_change(&mut self) -> Option<Change> {
-        self.changes.pop()
-    }
-
-    /// Freezes thresholds, or lets them change again.
-    pub(crate) fn set_hold(&mut self, hold: bool) {
-        self.config.hold = hold;
-    }
-
-    /// The decisions so far, if they are recorded.
-    pub(crate) fn steps(&self) -> &[EcnStep] {
-        &self.steps
-    }
-
-    /// Counters and gauges of every port.
-    pub(crate) fn all_counters(&self, now: Time) -> impl Iterator<Item = AgentCounters> {
-        self.ports.iter().map(move |at| at.counters(now, &self.config))
     }
 }
 
 impl Agent for Ecn {
     #[inline]
-    fn on_queued(&mut self, now: Time, passing: &Passing, queued: Queued, _: &mut Outbox) {
+    fn on_queued(&mut self, now: Time, passing: &Passing, queued: Queued) -> Effects {
         self.on_packet(now, passing, queued);
+        Effects::NONE
     }
 
-    /// [`Ecn::on_timer`] needs the queues of all ports.
-    fn handle_timeout(&mut self, _: Time, _: u64, _: &mut Outbox) {}
+    /// Handles the timer of one port: at most one inference.
+    fn handle_timeout(&mut self, now: Time, view: impl Fn(u8) -> QueueView) -> Effects {
+        let due = |(index, at): (usize, &AtPort)| Some((at.due()?, index));
+        let found = self.ports.iter().enumerate().filter_map(due).min();
+        let mut effects = Effects::NONE;
+        if let Some((_, index)) = found.filter(|(due, _)| *due <= now) {
+            let queue = view(self.ports[index].port);
+            let is_changed = self.handle_port(now, index, &queue);
+            let thresholds = self.ports[index].thresholds(self.config.queue);
+            effects.thresholds = is_changed.then_some(thresholds);
+        }
+        self.next_at = self.ports.iter().filter_map(AtPort::due).min();
+        effects
+    }
 
     #[inline]
     fn poll_timeout(&self) -> Option<Time> {
         self.next_at
     }
 
-    /// Those of its first port.
-    fn counters(&self, now: Time) -> AgentCounters {
-        self.ports[0].counters(now, &self.config)
+    /// Those of each port.
+    fn counters(&self, now: Time) -> Vec<AgentCounters> {
+        self.ports.iter().map(|at| at.counters(now, &self.config)).collect()
+    }
+
+    fn thresholds(&self) -> Vec<Thresholds> {
+        self.ports.iter().map(|at| at.thresholds(self.config.queue)).collect()
+    }
+
+    fn set_hold(&mut self, hold: bool) -> bool {
+        self.config.hold = hold;
+        true
+    }
+
+    fn steps(&self) -> &[EcnStep] {
+        &self.steps
     }
 }
 
@@ -312,9 +282,8 @@ impl AtPort {
         is_active.then(|| Seen::new(mean, self.unit_bytes, sent, self.rate.bytes_in(time)))
     }
 
-    fn change(&self, queue: u8) -> Change {
-        let &Self { port, action, unit_bytes, .. } = self;
-        Change { port, queue, action, unit_bytes }
+    fn thresholds(&self, queue: u8) -> Thresholds {
+        Thresholds { port: self.port, queue, ecn: self.action.thresholds(self.unit_bytes) }
     }
 
     fn counters(&self, now: Time, config: &EcnAgentConfig) -> AgentCounters {
@@ -333,7 +302,7 @@ impl AtPort {
                 ("cpu_ns", (flops_decision + flops_policy) / FLOPS_PER_NS),
                 ("skipped", skipped),
                 ("nan", nan),
-                ("flows_evicted", self.flows.evicted),
+                ("flows_evicted", self.flows.evicted()),
             ],
             gauges: vec![
                 ("flows", u64_from(self.flows.len(now, self.idle(now, config)))),
@@ -345,8 +314,6 @@ impl AtPort {
     }
 }
 
-/// Bytes of a flow in its table.
-pub(super) const ENTRY_BYTES: usize = flows::BYTES;
 /// A flow is forgotten after so many intervals without a packet.
 const IDLE_INTERVALS: u64 = 10;
 /// The processor of a switch: 1 GFLOP/s.

@@ -1,16 +1,17 @@
 //! Frames of feedback, and their limit.
 
-use super::passing::FlowEnds;
+use super::api::{Order, OrderKind};
+use super::passing::{FlowEnds, SrData};
+use crate::config::FEEDBACK_CLASS;
 use spanwire_wire::{
-    BthRepr, EthernetRepr, ExtHeaders, Headers, IpRepr, MAX_FRAME_LEN, Opcode, Psn, Qpn,
-    SrNearRepr, UdpRepr, seal,
+    BthRepr, EthernetRepr, ExtHeaders, Headers, INT_ECHO_HEADER_LEN, INT_FULL_LEN, INT_MAX_HOPS,
+    IntRecords, IntStack, IpRepr, MAX_FRAME_LEN, NearKind, Opcode, Psn, Qpn, SrNearRepr, UdpRepr,
+    seal,
 };
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
-/// The DSCP of feedback: class 6, network control (RFC 4594), as adapters send CNPs.
-pub(crate) const DSCP: u8 = 48;
-/// Its class.
-pub(crate) const CLASS: u8 = DSCP >> 3;
+/// The DSCP of feedback.
+pub(crate) const DSCP: u8 = FEEDBACK_CLASS << 3;
 /// Bytes of the longest frame of feedback: telemetry of sixteen switches in full records, with
 /// Ethernet, IPv6, UDP, BTH, the header and ICRC.
 pub(crate) const FRAME_MAX: usize = 14 + 40 + 8 + 12 + 16 + 16 * 24 + 4;
@@ -41,9 +42,37 @@ impl Limit {
     }
 }
 
+/// Writes the feedback of an order to the queue pair `qpn`; returns its length. `stack` is the
+/// telemetry of the packet that it is about, if it is about that.
+pub(super) fn write(
+    order: &Order,
+    qpn: Qpn,
+    stack: Option<&IntStack<'_>>,
+    frame: &mut [u8; FRAME_MAX],
+) -> Option<usize> {
+    let (kind, data, hop_limit) = match order.kind {
+        OrderKind::Cnp => return cnp(&order.ends, qpn, frame),
+        OrderKind::PseudoAck { data, hop_limit } => (NearKind::PseudoAck, data, hop_limit),
+        OrderKind::Telemetry { data, hop_limit } => (NearKind::Telemetry, data, hop_limit),
+    };
+    let SrData { psn, sent_ps: echo_ps } = data;
+    let mut echo = [0; INT_ECHO_HEADER_LEN + INT_MAX_HOPS as usize * INT_FULL_LEN];
+    let int = match stack {
+        None => IntRecords::NONE,
+        Some(stack) => {
+            let (header, records) = echo.split_at_mut(INT_ECHO_HEADER_LEN);
+            header.copy_from_slice(&stack.echo_header());
+            let len = stack.records().len();
+            records.get_mut(..len)?.copy_from_slice(stack.records());
+            IntRecords::parse(&echo[..INT_ECHO_HEADER_LEN + len])
+        }
+    };
+    near(&order.ends, qpn, &SrNearRepr { kind, psn, hop_limit, echo_ps, int }, frame)
+}
+
 /// Writes a CNP to the queue pair `qpn`, the sender of a flow; returns its length. It carries the
 /// addresses of the receiver, because a queue pair accepts packets of its peer only.
-pub(crate) fn cnp(ends: &FlowEnds, qpn: Qpn, frame: &mut [u8; FRAME_MAX]) -> Option<usize> {
+fn cnp(ends: &FlowEnds, qpn: Qpn, frame: &mut [u8; FRAME_MAX]) -> Option<usize> {
     let headers = headers(ends, BthRepr::cnp(qpn))?;
     let len = headers.frame_len(0);
     headers.emit(frame, 0).ok()?;
@@ -52,7 +81,7 @@ pub(crate) fn cnp(ends: &FlowEnds, qpn: Qpn, frame: &mut [u8; FRAME_MAX]) -> Opt
 }
 
 /// Writes SR NEAR, likewise.
-pub(crate) fn near(
+fn near(
     ends: &FlowEnds,
     qpn: Qpn,
     near: &SrNearRepr<'_>,
@@ -117,7 +146,7 @@ mod tests {
             assert_eq!(packet.udp.src_port, data.udp.src_port);
             assert_eq!(packet.ip.ecn(), Ecn::NotEct);
             assert_eq!(dscp_of(&made[..len]), Some(DSCP));
-            assert_eq!(ParsedFrame::of(&made[..len]).unwrap().class(), CLASS);
+            assert_eq!(ParsedFrame::of(&made[..len]).unwrap().class(), FEEDBACK_CLASS);
         }
     }
 

@@ -1,100 +1,129 @@
-//! The kinds of agents.
+//! The kinds of agents: a line for each.
 
-use super::ecn::Ecn;
-use super::mlcc::Mlcc;
-use super::ndt::Ndt;
-use super::nsf::Nsf;
-use super::pacc::Pacc;
+use super::api::{
+    Agent, AgentCounters, AgentPorts, Departing, Effects, Params, Placement, Ports, Queued, Site,
+    Thresholds,
+};
+use super::ecn::{Ecn, config::EcnAgentConfig, trace::EcnStep};
+use super::mlcc::{Mlcc, config::MlccConfig, report::MlccFlow};
+use super::ndt::{Ndt, config::NdtConfig};
+use super::nsf::{Nsf, config::NsfConfig};
+use super::pacc::{Pacc, config::PaccConfig};
 use super::passing::Passing;
-use super::{Agent, AgentCounters, Departing, Outbox, Placement, Ports, Queued, Rework};
+use crate::queue::QueueView;
+use serde::{Deserialize, Serialize};
 use spanwire_base::Time;
 use spanwire_wire::Qpn;
 
-/// An agent of any kind.
-#[derive(Debug)]
-pub(super) enum Kind {
-    Pacc(Box<Pacc>),
-    Nsf(Nsf),
-    Ndt(Box<Ndt>),
-    Ecn(Box<Ecn>),
-    Mlcc(Box<Mlcc>),
+/// Defines [`AgentConfig`] and [`Kind`] from lines of a documentation, the name of the agent, the
+/// name of its kind in files, and its parameters.
+macro_rules! agents {
+    ($($(#[$doc:meta])* $Name:ident = $kind:literal, $Config:ident;)*) => {
+        /// An agent and its parameters.
+        #[derive(Clone, PartialEq, Debug, Serialize, Deserialize)]
+        #[serde(tag = "kind")]
+        pub enum AgentConfig {
+            $($(#[$doc])* #[serde(rename = $kind)] $Name($Config),)*
+        }
+
+        impl AgentConfig {
+            /// The kinds: the name, and the ports that a configuration names.
+            #[must_use]
+            pub fn kinds() -> Vec<(&'static str, AgentPorts)> {
+                vec![$(($kind, <$Config>::default().side()),)*]
+            }
+
+            pub(super) fn params(&self) -> &dyn Params {
+                match self { $(Self::$Name(params) => params,)* }
+            }
+
+            pub(super) fn params_mut(&mut self) -> &mut dyn Params {
+                match self { $(Self::$Name(params) => params,)* }
+            }
+
+            /// The agent of a validated configuration.
+            pub(super) fn agent(&self, site: &Site<'_>) -> Kind {
+                match self {
+                    $(Self::$Name(params) => Kind::$Name($Name::new(params, site).into()),)*
+                }
+            }
+        }
+
+        $(impl From<$Config> for AgentConfig {
+            fn from(params: $Config) -> Self {
+                Self::$Name(params)
+            }
+        })*
+
+        /// An agent of any kind.
+        #[derive(Debug)]
+        pub(super) enum Kind {
+            $($Name(Box<$Name>),)*
+        }
+
+        impl Agent for Kind {
+            #[inline]
+            fn on_arrival(
+                &mut self,
+                now: Time,
+                passing: &Passing,
+                ports: Ports,
+                sender: Option<Qpn>,
+            ) -> (Placement, Effects) {
+                match self { $(Self::$Name(own) => own.on_arrival(now, passing, ports, sender),)* }
+            }
+
+            #[inline]
+            fn on_queued(&mut self, now: Time, passing: &Passing, queued: Queued) -> Effects {
+                match self { $(Self::$Name(own) => own.on_queued(now, passing, queued),)* }
+            }
+
+            #[inline]
+            fn on_departure(&mut self, now: Time, leaving: &Departing) -> Effects {
+                match self { $(Self::$Name(own) => own.on_departure(now, leaving),)* }
+            }
+
+            fn handle_timeout(&mut self, now: Time, view: impl Fn(u8) -> QueueView) -> Effects {
+                match self { $(Self::$Name(own) => own.handle_timeout(now, view),)* }
+            }
+
+            #[inline]
+            fn poll_timeout(&self) -> Option<Time> {
+                match self { $(Self::$Name(own) => own.poll_timeout(),)* }
+            }
+
+            fn counters(&self, now: Time) -> Vec<AgentCounters> {
+                match self { $(Self::$Name(own) => own.counters(now),)* }
+            }
+
+            fn thresholds(&self) -> Vec<Thresholds> {
+                match self { $(Self::$Name(own) => own.thresholds(),)* }
+            }
+
+            fn set_hold(&mut self, hold: bool) -> bool {
+                match self { $(Self::$Name(own) => own.set_hold(hold),)* }
+            }
+
+            fn steps(&self) -> &[EcnStep] {
+                match self { $(Self::$Name(own) => own.steps(),)* }
+            }
+
+            fn rated_flows(&self, now: Time) -> Vec<MlccFlow> {
+                match self { $(Self::$Name(own) => own.rated_flows(now),)* }
+            }
+        }
+    };
 }
 
-impl Kind {
-    /// True if it chooses queues, or looks at packets that come in by its ports: others need not
-    /// hear of packets before they are queued.
-    #[inline]
-    pub(super) fn chooses(&self) -> bool {
-        matches!(self, Self::Ndt(_) | Self::Mlcc(_))
-    }
-}
-
-impl Agent for Kind {
-    fn on_arrival(
-        &mut self,
-        now: Time,
-        passing: &Passing,
-        ports: Ports,
-        sender: Option<Qpn>,
-    ) -> Placement {
-        match self {
-            Self::Pacc(pacc) => pacc.on_arrival(now, passing, ports, sender),
-            Self::Nsf(nsf) => nsf.on_arrival(now, passing, ports, sender),
-            Self::Ndt(ndt) => ndt.on_arrival(now, passing, ports, sender),
-            Self::Ecn(ecn) => ecn.on_arrival(now, passing, ports, sender),
-            Self::Mlcc(mlcc) => mlcc.on_arrival(now, passing, ports, sender),
-        }
-    }
-
-    #[inline]
-    fn on_queued(&mut self, now: Time, passing: &Passing, queued: Queued, out: &mut Outbox) {
-        match self {
-            Self::Pacc(pacc) => pacc.on_queued(now, passing, queued, out),
-            Self::Nsf(nsf) => nsf.on_queued(now, passing, queued, out),
-            Self::Ndt(ndt) => ndt.on_queued(now, passing, queued, out),
-            Self::Ecn(ecn) => ecn.on_queued(now, passing, queued, out),
-            Self::Mlcc(mlcc) => mlcc.on_queued(now, passing, queued, out),
-        }
-    }
-
-    fn on_departure(&mut self, now: Time, leaving: &Departing) -> Rework {
-        match self {
-            Self::Pacc(pacc) => pacc.on_departure(now, leaving),
-            Self::Nsf(nsf) => nsf.on_departure(now, leaving),
-            Self::Ndt(ndt) => ndt.on_departure(now, leaving),
-            Self::Ecn(ecn) => ecn.on_departure(now, leaving),
-            Self::Mlcc(mlcc) => mlcc.on_departure(now, leaving),
-        }
-    }
-
-    fn handle_timeout(&mut self, now: Time, queue_bytes: u64, out: &mut Outbox) {
-        match self {
-            Self::Pacc(pacc) => pacc.handle_timeout(now, queue_bytes, out),
-            Self::Nsf(nsf) => nsf.handle_timeout(now, queue_bytes, out),
-            Self::Ndt(ndt) => ndt.handle_timeout(now, queue_bytes, out),
-            Self::Ecn(ecn) => ecn.handle_timeout(now, queue_bytes, out),
-            Self::Mlcc(mlcc) => mlcc.handle_timeout(now, queue_bytes, out),
-        }
-    }
-
-    #[inline]
-    fn poll_timeout(&self) -> Option<Time> {
-        match self {
-            Self::Pacc(pacc) => pacc.poll_timeout(),
-            Self::Nsf(nsf) => nsf.poll_timeout(),
-            Self::Ndt(ndt) => ndt.poll_timeout(),
-            Self::Ecn(ecn) => ecn.poll_timeout(),
-            Self::Mlcc(mlcc) => mlcc.poll_timeout(),
-        }
-    }
-
-    fn counters(&self, now: Time) -> AgentCounters {
-        match self {
-            Self::Pacc(pacc) => pacc.counters(now),
-            Self::Nsf(nsf) => nsf.counters(now),
-            Self::Ndt(ndt) => ndt.counters(now),
-            Self::Ecn(ecn) => ecn.counters(now),
-            Self::Mlcc(mlcc) => mlcc.counters(now),
-        }
-    }
+agents! {
+    /// CNPs to the senders of a long queue, by its length and growth.
+    Pacc = "pacc", PaccConfig;
+    /// Pseudo-ACKs to the senders of packets that are late at the border.
+    Nsf = "nsf", NsfConfig;
+    /// A queue of their own for flows that are congested behind the switch.
+    Ndt = "ndt", NdtConfig;
+    /// Marking thresholds by networks that have learned.
+    Ecn = "ecn", EcnAgentConfig;
+    /// Near telemetry and credit at the border of a datacenter.
+    Mlcc = "mlcc", MlccConfig;
 }

@@ -6,8 +6,9 @@ mod flows;
 mod order;
 mod records;
 
+use super::api::{Agent, AgentCounters, Departing, Effects, Hold, Placement, Ports, Queued, Site};
 use super::passing::Passing;
-use super::{Agent, AgentCounters, Departing, Hold, Outbox, Placement, Ports, Queued, Rework};
+use crate::queue::QueueView;
 use config::NdtConfig;
 use flows::{Change, Flows};
 use order::Order;
@@ -51,14 +52,24 @@ impl Inside {
     fn resume(&mut self) {
         self.owes_round |= self.paused_until.take().is_some();
     }
+
+    /// Its controlled queue is to be held, or released, since the last call: for a pause, or
+    /// because its next packet would overtake an older one of its flow.
+    #[inline]
+    fn hold(&mut self) -> Option<Hold> {
+        let is_held = self.paused_until.is_some() || self.order.is_held();
+        let Self { port, queue, .. } = *self;
+        let was_held = std::mem::replace(&mut self.is_held, is_held);
+        (was_held != is_held).then_some(Hold { port, queue, is_held })
+    }
 }
 
 impl Ndt {
-    /// Throttling by a validated configuration; `controlled` is the controlled queue of each of its
-    /// ports.
-    pub(crate) fn new(config: &NdtConfig, controlled: impl Fn(u8) -> u8) -> Self {
+    /// Throttling by a validated configuration.
+    pub(crate) fn new(config: &NdtConfig, site: &Site<'_>) -> Self {
         let inside = |port: &u8| {
-            let (port, queue) = (*port, controlled(*port));
+            let controlled = site.controlled[usize::from(*port)];
+            let (port, queue) = (*port, controlled.expect("it needs one").1);
             let order = Order::default();
             Inside { port, queue, order, is_held: false, paused_until: None, owes_round: false }
         };
@@ -77,30 +88,19 @@ impl Ndt {
         }
     }
 
-    /// The next of its queues that is to be held, or released, since the last call: for a pause, or
-    /// because its next packet would overtake an older one of its flow.
-    pub(crate) fn pop_hold(&mut self) -> Option<Hold> {
-        self.inside.iter_mut().find_map(|inside| {
-            let is_held = inside.paused_until.is_some() || inside.order.is_held();
-            let Inside { port, queue, .. } = *inside;
-            let was_held = std::mem::replace(&mut inside.is_held, is_held);
-            (was_held != is_held).then_some(Hold { port, queue, is_held })
-        })
-    }
-
     fn index_of(&self, port: u8) -> Option<usize> {
         self.inside.iter().position(|inside| inside.port == port)
     }
 
     /// Measures the round trip from here to the receiver and back by an acknowledgement.
-    fn on_ack(&mut self, now: Time, key: u64, ack: SrAckPassing) {
+    fn on_ack(&mut self, now: Time, key: u64, ack: SrAckPassing) -> Option<Hold> {
         // Acknowledgements of flows within the datacenter pass here too.
-        let Some(at) = self.flows.find(key) else { return };
+        let at = self.flows.find(key)?;
         self.acks += 1;
         let egress = self.flows.records(at).get(ack.newest);
         let Some(Egress::At(left_at) | Egress::Before(left_at)) = egress else {
             self.unmatched += 1;
-            return;
+            return None;
         };
         // The network's part, as far as it is certain: without the time that the receiver took.
         let host_ns = u64::from(ack.ack_delay_ns) + u64::from(ack.rx_delay_ns);
@@ -109,15 +109,18 @@ impl Ndt {
         if !is_congested && matches!(egress, Some(Egress::Before(_))) {
             // It took longer than that, but how long is unknown.
             self.unmatched += 1;
-            return;
+            return None;
         }
-        if self.flows.set_congested(at, is_congested) == Change::Recovered {
-            self.inside[usize::from(self.flows.port(at))].resume();
+        if self.flows.set_congested(at, is_congested) != Change::Recovered {
+            return None;
         }
+        let inside = &mut self.inside[usize::from(self.flows.port(at))];
+        inside.resume();
+        inside.hold()
     }
 
     /// Pauses the controlled queue of a port if too many of its active flows are congested.
-    fn check_pause(&mut self, now: Time, index: u8) {
+    fn check_pause(&mut self, now: Time, index: u8) -> Option<Hold> {
         self.flows.expire(now, self.config.active, index);
         let wide = |count: u32| u64::from(count) << 16;
         let (active, inside) = (self.flows.active(index), &mut self.inside[usize::from(index)]);
@@ -126,6 +129,7 @@ impl Ndt {
             inside.paused_until = Some(now + self.config.max_pause);
             self.pauses += 1;
         }
+        inside.hold()
     }
 }
 
@@ -136,63 +140,67 @@ impl Agent for Ndt {
         passing: &Passing,
         ports: Ports,
         sender: Option<Qpn>,
-    ) -> Placement {
+    ) -> (Placement, Effects) {
+        let nothing = (Placement::default(), Effects::NONE);
         if self.index_of(ports.from).is_some() {
-            if let Some(ack) = passing.ack {
-                self.on_ack(now, passing.acked_key(), ack);
-            }
-            return Placement::default();
+            let Some(ack) = passing.ack else { return nothing };
+            let hold = self.on_ack(now, passing.acked_key(), ack);
+            return (Placement::default(), Effects::hold(hold));
         }
-        let Some(index) = self.index_of(ports.to) else { return Placement::default() };
+        let Some(index) = self.index_of(ports.to) else { return nothing };
         // Other packets have no round trip that is known, and stay where they are.
         if passing.sr.is_none() && !passing.is_parity {
-            return Placement::default();
+            return nothing;
         }
         self.data += 1;
         let Some(sender) = sender else {
             self.no_qpn += 1;
-            return Placement::default();
+            return nothing;
         };
         let own = number(index);
         let Some(at) = self.flows.see(now, passing.sender_key(sender), own) else {
             self.no_place += 1;
-            return Placement::default();
+            return nothing;
         };
+        let tag = u32_from(at) + 1;
         let flow = self.flows.flow(at);
-        let is_controlled = flow.is_controlled();
-        if is_controlled {
-            self.isolated += u64::from(!std::mem::replace(&mut flow.is_isolated, true));
-            self.controlled += 1;
-            self.check_pause(now, own);
+        if !flow.is_controlled() {
+            return (Placement { tag, ..Placement::default() }, Effects::NONE);
         }
-        let queue = is_controlled.then(|| self.inside[index].queue);
-        Placement { queue, tag: u32_from(at) + 1, flow: None }
+        self.isolated += u64::from(!std::mem::replace(&mut flow.is_isolated, true));
+        self.controlled += 1;
+        let hold = self.check_pause(now, own);
+        let queue = Some(self.inside[index].queue);
+        (Placement { queue, tag, flow: None }, Effects::hold(hold))
     }
 
-    fn on_queued(&mut self, _: Time, _: &Passing, queued: Queued, _: &mut Outbox) {
+    #[inline]
+    fn on_queued(&mut self, _: Time, _: &Passing, queued: Queued) -> Effects {
         let (Some(at), Some(index)) = (place_of(queued.placement.tag), self.index_of(queued.port))
         else {
-            return;
+            return Effects::NONE;
         };
         let own = number(index);
-        let (flow, order) = (self.flows.flow(at), &mut self.inside[index].order);
+        let (flow, inside) = (self.flows.flow(at), &mut self.inside[index]);
         if queued.placement.queue.is_none() {
             flow.normal += 1;
-            flow.last_normal = (own, order.push_normal());
-            return;
+            flow.last_normal = (own, inside.order.push_normal());
+            return Effects::NONE;
         }
         flow.controlled += 1;
-        order.push_controlled(match flow.last_normal {
+        inside.order.push_controlled(match flow.last_normal {
             _ if flow.normal == 0 => 0,
             (port, number) if port == own => number,
             // It changed its port: behind all that is there.
-            _ => order.normal_in,
+            _ => inside.order.normal_in,
         });
+        Effects::hold(inside.hold())
     }
 
-    fn on_departure(&mut self, now: Time, leaving: &Departing) -> Rework {
+    #[inline]
+    fn on_departure(&mut self, now: Time, leaving: &Departing) -> Effects {
         let (Some(at), Some(index)) = (place_of(leaving.tag), self.index_of(leaving.port)) else {
-            return Rework::Nothing;
+            return Effects::NONE;
         };
         let (flow, inside) = (self.flows.flow(at), &mut self.inside[index]);
         if leaving.queue == inside.queue {
@@ -203,25 +211,31 @@ impl Agent for Ndt {
             flow.normal -= 1;
             inside.order.pop_normal();
         }
+        let hold = inside.hold();
         if let Some(data) = leaving.sr {
             self.flows.records(at).set(data.psn, now, self.config.threshold / SPACINGS);
         }
-        Rework::Nothing
+        Effects::hold(hold)
     }
 
-    fn handle_timeout(&mut self, now: Time, _: u64, _: &mut Outbox) {
+    /// Ends the pause of one port.
+    fn handle_timeout(&mut self, now: Time, _: impl Fn(u8) -> QueueView) -> Effects {
         let is_over = |inside: &&mut Inside| inside.paused_until.is_some_and(|until| until <= now);
-        self.inside.iter_mut().filter(is_over).for_each(Inside::resume);
+        let found = self.inside.iter_mut().find(is_over);
+        Effects::hold(found.and_then(|inside| {
+            inside.resume();
+            inside.hold()
+        }))
     }
 
     fn poll_timeout(&self) -> Option<Time> {
         self.inside.iter().filter_map(|inside| inside.paused_until).min()
     }
 
-    fn counters(&self, now: Time) -> AgentCounters {
+    fn counters(&self, now: Time) -> Vec<AgentCounters> {
         let [flows, active, congested] = self.flows.gauges(now, self.config.active);
         let paused = self.inside.iter().filter(|inside| inside.paused_until.is_some()).count();
-        AgentCounters {
+        vec![AgentCounters {
             kind: "ndt",
             port: self.inside.first().map_or(0, |inside| inside.port),
             counters: vec![
@@ -233,7 +247,7 @@ impl Agent for Ndt {
                 ("acks_unmatched", self.unmatched),
                 ("data_no_qpn", self.no_qpn),
                 ("data_no_place", self.no_place),
-                ("flows_evicted", self.flows.evicted),
+                ("flows_evicted", self.flows.evicted()),
             ],
             gauges: vec![
                 ("flows", flows),
@@ -241,7 +255,7 @@ impl Agent for Ndt {
                 ("flows_congested", congested),
                 ("ports_paused", u64_from(paused)),
             ],
-        }
+        }]
     }
 }
 
@@ -257,9 +271,6 @@ fn number(index: usize) -> u8 {
 fn place_of(tag: u32) -> Option<usize> {
     tag.checked_sub(1).map(|place| usize_from(place.into()))
 }
-
-/// Bytes of a flow in its table.
-pub(super) const ENTRY_BYTES: usize = flows::BYTES;
 
 #[cfg(test)]
 mod tests;

@@ -1,10 +1,11 @@
 //! NSF, Reflex's near-source feedback: pseudo-ACKs to senders whose packets are late at the border.
 
+pub(crate) mod config;
 mod flows;
 
-use super::config::{NsfClock, NsfConfig};
+use super::api::{Agent, AgentCounters, Effects, Order, OrderKind, Queued, Site};
 use super::passing::Passing;
-use super::{Agent, AgentCounters, Order, OrderKind, Outbox, Queued};
+use config::{NsfClock, NsfConfig};
 use flows::{Flows, Step};
 use spanwire_base::{Time, u64_from};
 
@@ -21,16 +22,16 @@ pub(crate) struct Nsf {
 
 impl Nsf {
     /// The feedback about one port, by a validated configuration.
-    pub(crate) fn new(config: &NsfConfig, port: u8) -> Self {
-        let (flows, config) = (Flows::new(config.flows), config.clone());
-        Self { config, port, flows, seen: 0, late: 0, ordered: 0 }
+    pub(crate) fn new(config: &NsfConfig, site: &Site<'_>) -> Self {
+        let (port, flows) = (site.ports[0], Flows::new(config.flows));
+        Self { config: config.clone(), port, flows, seen: 0, late: 0, ordered: 0 }
     }
 }
 
 impl Agent for Nsf {
     #[inline]
-    fn on_queued(&mut self, now: Time, passing: &Passing, _: Queued, out: &mut Outbox) {
-        let Some(data) = passing.sr else { return };
+    fn on_queued(&mut self, now: Time, passing: &Passing, _: Queued) -> Effects {
+        let Some(data) = passing.sr else { return Effects::NONE };
         self.seen += 1;
         // A clock that is behind the sender's, or a time that is no time, counts as no delay.
         let delay_ps = now.as_ps().saturating_sub(data.sent_ps);
@@ -43,37 +44,29 @@ impl Agent for Nsf {
         let is_late = delay_ps > self.config.threshold.as_ps();
         self.late += u64::from(is_late);
         let step = flow.step(now, is_late, self.config.cool, self.config.interval);
-        if step == Step::PseudoAck && !out.is_full() {
-            self.ordered += 1;
-            let (psn, echo_ps, hop_limit) = (data.psn, data.sent_ps, passing.hop_limit);
-            let kind = OrderKind::PseudoAck { psn, echo_ps, hop_limit };
-            out.push(Order { ends: passing.ends, sender: passing.source_qpn, kind });
+        if step == Step::Nothing {
+            return Effects::NONE;
         }
+        self.ordered += 1;
+        let kind = OrderKind::PseudoAck { data, hop_limit: passing.hop_limit };
+        let order = Order { ends: passing.ends, sender: passing.source_qpn, kind };
+        Effects::feedback(Some(order))
     }
 
-    fn handle_timeout(&mut self, _: Time, _: u64, _: &mut Outbox) {}
-
-    fn poll_timeout(&self) -> Option<Time> {
-        None
-    }
-
-    fn counters(&self, now: Time) -> AgentCounters {
-        AgentCounters {
+    fn counters(&self, now: Time) -> Vec<AgentCounters> {
+        vec![AgentCounters {
             kind: "nsf",
             port: self.port,
             counters: vec![
                 ("data_pkts", self.seen),
                 ("late_pkts", self.late),
                 ("pseudo_acks_due", self.ordered),
-                ("flows_evicted", self.flows.evicted),
+                ("flows_evicted", self.flows.evicted()),
             ],
             gauges: vec![("flows", u64_from(self.flows.len(now)))],
-        }
+        }]
     }
 }
-
-/// Bytes of a flow in its table.
-pub(super) const ENTRY_BYTES: usize = flows::BYTES;
 
 #[cfg(test)]
 mod tests;

@@ -1,11 +1,13 @@
 //! PACC: CNPs to the senders of a long queue, by a law of its length and growth.
 
+pub(crate) mod config;
 mod flows;
 mod law;
 
-use super::config::PaccConfig;
+use super::api::{Agent, AgentCounters, Effects, Order, OrderKind, Queued, Site};
 use super::passing::Passing;
-use super::{Agent, AgentCounters, Order, OrderKind, Outbox, Queued};
+use crate::queue::QueueView;
+use config::PaccConfig;
 use flows::Flows;
 use law::{Law, share, share_max};
 use spanwire_base::{Dur, Time, u64_from};
@@ -37,9 +39,9 @@ pub(crate) struct Pacc {
 
 impl Pacc {
     /// The controller of one port, by a validated configuration.
-    pub(crate) fn new(config: &PaccConfig, port: u8) -> Self {
+    pub(crate) fn new(config: &PaccConfig, site: &Site<'_>) -> Self {
         Self {
-            port,
+            port: site.ports[0],
             law: Law::new(config),
             flows: Flows::new(config.flows, config.flow_bytes),
             share_max: share_max(config.period, config.spacing),
@@ -113,7 +115,7 @@ impl Pacc {
 
 impl Agent for Pacc {
     #[inline]
-    fn on_queued(&mut self, now: Time, passing: &Passing, queued: Queued, _: &mut Outbox) {
+    fn on_queued(&mut self, now: Time, passing: &Passing, queued: Queued) -> Effects {
         if self.period_ends.is_none() {
             self.start(now);
         }
@@ -126,9 +128,12 @@ impl Agent for Pacc {
             self.edge_at = is_due.then(|| now + self.config.spacing);
         }
         self.is_above = is_above;
+        Effects::NONE
     }
 
-    fn handle_timeout(&mut self, now: Time, queue_bytes: u64, out: &mut Outbox) {
+    /// The next CNP that is due, if any is.
+    fn handle_timeout(&mut self, now: Time, view: impl Fn(u8) -> QueueView) -> Effects {
+        let queue_bytes = view(self.port).bytes;
         if let (Some(at), Some(every)) = (self.sample_at, self.config.q_avg_every)
             && at <= now
         {
@@ -141,12 +146,10 @@ impl Agent for Pacc {
         if self.period_ends.is_some_and(|at| at <= now) {
             self.end_period(now, queue_bytes);
         }
-        while !out.is_full()
-            && let Some((ends, sender)) = self.flows.pop_due(now, self.config.spacing)
-        {
-            self.cnps_ordered += 1;
-            out.push(Order { ends, sender, kind: OrderKind::Cnp });
-        }
+        let due = self.flows.pop_due(now, self.config.spacing);
+        self.cnps_ordered += u64::from(due.is_some());
+        let cnp = |(ends, sender)| Order { ends, sender, kind: OrderKind::Cnp };
+        Effects::feedback(due.map(cnp))
     }
 
     fn poll_timeout(&self) -> Option<Time> {
@@ -154,22 +157,22 @@ impl Agent for Pacc {
         [self.period_ends, self.sample_at, self.edge_at, due].into_iter().flatten().min()
     }
 
-    fn counters(&self, _: Time) -> AgentCounters {
-        AgentCounters {
+    fn counters(&self, _: Time) -> Vec<AgentCounters> {
+        vec![AgentCounters {
             kind: "pacc",
             port: self.port,
             counters: vec![
                 ("computed", self.computed),
                 ("cnps_allotted", self.cnps_allotted),
                 ("cnps_due", self.cnps_ordered),
-                ("flows_evicted", self.flows.evicted),
+                ("flows_evicted", self.flows.evicted()),
             ],
             gauges: vec![
                 ("flows", u64_from(self.flows.len())),
                 ("queue_bytes", self.queue_bytes),
                 ("queue_mean_bytes", self.law.mean_bytes()),
             ],
-        }
+        }]
     }
 }
 
@@ -178,9 +181,6 @@ fn next_multiple(now: Time, every: Dur) -> Time {
     let every = every.as_ps().max(1);
     Time::from_ps((now.as_ps() / every + 1).saturating_mul(every))
 }
-
-/// Bytes of a flow in its table.
-pub(super) const ENTRY_BYTES: usize = flows::BYTES;
 
 #[cfg(test)]
 mod tests;

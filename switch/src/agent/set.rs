@@ -1,66 +1,45 @@
 //! The agents of one switch.
 
-mod mlcc;
-
-use super::config::{AGENTS_MAX, AgentConfig};
-use super::ecn::{Change, Ecn, EcnStep, QueueView};
+use super::api::{
+    Agent, AgentCounters, Departing, Effects, Needs, Order, Placement, Ports, Queued, Scope, Site,
+    Thresholds,
+};
+use super::ecn::trace::EcnStep;
 use super::feedback::{self, FRAME_MAX, Limit};
 use super::kind::Kind;
-use super::mlcc::Mlcc;
-use super::ndt::Ndt;
-use super::nsf::Nsf;
-use super::pacc::Pacc;
+use super::mlcc::report::MlccFlow;
 use super::passing::Passing;
 use super::qpns::Qpns;
-use super::{
-    Agent, AgentCounters, Departing, Hold, Order, OrderKind, Outbox, Placement, Ports, Queued,
-    Rework,
-};
 use crate::config::SwitchConfig;
+use crate::queue::QueueView;
 use arrayvec::ArrayVec;
 use spanwire_base::Time;
-use spanwire_wire::{IntRecords, NearKind, SrNearRepr};
+use spanwire_wire::IntStack;
 
-/// The agents of a switch, each at a port.
+/// The agents of a switch.
 #[derive(Debug)]
 pub(crate) struct Agents {
-    at_ports: Vec<AtPort>,
-    /// The agent of each port: an index into `at_ports`.
+    all: Vec<Placed>,
+    /// The agent of each port: an index into `all`.
     by_port: Vec<Option<u8>>,
     pub(crate) qpns: Qpns,
     /// The earliest timer, or an earlier time.
     next_at: Option<Time>,
-    /// Orders of one agent that are no frames yet, and its index.
-    orders: Outbox,
-    orders_of: usize,
-    /// The agents that choose and hold queues: indices into `at_ports`.
-    choosing: ArrayVec<u8, AGENTS_MAX>,
+    /// One of them sees packets before they are queued.
+    has_arrivals: bool,
+    /// One of them reads the telemetry of packets.
+    pub(crate) reads_telemetry: bool,
 }
 
-/// An agent at a port, or at several.
+/// An agent at its ports.
 #[derive(Debug)]
-struct AtPort {
+struct Placed {
     /// The first.
     port: u8,
-    /// The queue that it watches; `None`: all.
-    queue: Option<u8>,
+    needs: Needs,
     agent: Kind,
     limit: Limit,
     counters: FeedbackCounters,
-}
-
-impl AgentConfig {
-    /// Bytes of a flow in its table.
-    #[must_use]
-    pub const fn entry_bytes(&self) -> usize {
-        match self {
-            Self::Pacc(_) => super::pacc::ENTRY_BYTES,
-            Self::Nsf(_) => super::nsf::ENTRY_BYTES,
-            Self::Ndt(_) => super::ndt::ENTRY_BYTES,
-            Self::Ecn(_) => super::ecn::ENTRY_BYTES,
-            Self::Mlcc(_) => super::mlcc::ENTRY_BYTES,
-        }
-    }
 }
 
 /// Feedback of one agent.
@@ -72,182 +51,173 @@ struct FeedbackCounters {
     no_route: u64,
 }
 
-/// The result of [`Agents::handle_timeout`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Handled {
-    /// No timer was due.
-    Nothing,
-    /// One was.
-    Timer,
-    /// One that takes so long that frames come before the next.
-    Inferred,
+/// The timer of an agent.
+pub(crate) struct Turn {
+    /// The agent's first port.
+    pub(crate) port: u8,
+    /// The effects, without feedback.
+    pub(crate) effects: Effects,
+    /// Frames come before the next timer.
+    pub(crate) is_last: bool,
 }
 
-/// A frame of feedback, and the agent that ordered it.
+/// Feedback that one agent orders in a turn. More that is due waits for the next turn.
+pub(crate) type Orders = ArrayVec<Order, 64>;
+
+/// A frame of feedback.
 pub(crate) struct Made {
-    pub(crate) frame: [u8; FRAME_MAX],
-    pub(crate) len: usize,
-    at: usize,
+    frame: [u8; FRAME_MAX],
+    len: usize,
+}
+
+impl Made {
+    /// Its bytes.
+    pub(crate) fn bytes(&self) -> &[u8] {
+        &self.frame[..self.len]
+    }
 }
 
 impl Agents {
     /// The agents of a validated configuration, if it has any, with the normal and the controlled
     /// queue of each port.
     pub(crate) fn new(config: &SwitchConfig, controlled: &[Option<(u8, u8)>]) -> Option<Box<Self>> {
-        if config.agents.is_empty() {
-            return None;
-        }
-        let mut at_ports: Vec<AtPort> = Vec::new();
+        let mut all: Vec<Placed> = Vec::new();
         let mut by_port = vec![None; config.ports.len()];
-        let mut add = |ports: &[u8], queue: Option<u8>, agent: Kind| {
-            let index = u8::try_from(at_ports.len()).expect("at most one a port");
-            ports.iter().for_each(|port| by_port[usize::from(*port)] = Some(index));
-            let (limit, counters) = Default::default();
-            at_ports.push(AtPort { port: ports[0], queue, agent, limit, counters });
-        };
+        let every: Vec<u8> = (0..=u8::MAX).take(config.ports.len()).collect();
         for agent in &config.agents {
-            match agent {
-                AgentConfig::Pacc(pacc) => pacc.ports.iter().for_each(|port| {
-                    add(&[*port], Some(pacc.queue), Kind::Pacc(Box::new(Pacc::new(pacc, *port))));
-                }),
-                AgentConfig::Nsf(nsf) => nsf.outside.iter().for_each(|port| {
-                    add(&[*port], None, Kind::Nsf(Nsf::new(nsf, *port)));
-                }),
-                AgentConfig::Ndt(ndt) => {
-                    let of = |port: u8| controlled[usize::from(port)].expect("it was added").1;
-                    add(&ndt.inside, None, Kind::Ndt(Box::new(Ndt::new(ndt, of))));
-                }
-                AgentConfig::Ecn(ecn) => {
-                    let rate = |port: u8| config.ports[usize::from(port)].rate.expect("validated");
-                    add(&ecn.ports, Some(ecn.queue), Kind::Ecn(Box::new(Ecn::new(ecn, rate))));
-                }
-                AgentConfig::Mlcc(mlcc) => {
-                    let all: Vec<u8> = (0..=u8::MAX).take(config.ports.len()).collect();
-                    let rates = config.ports.iter().map(|port| port.rate.expect("validated"));
-                    let agent = Mlcc::new(mlcc, rates.collect());
-                    add(&all, None, Kind::Mlcc(Box::new(agent)));
-                }
+            let needs = agent.params().needs();
+            let chunk = match needs.scope {
+                Scope::Port => agent.ports().chunks(1),
+                Scope::Ports => agent.ports().chunks(every.len()),
+                Scope::Switch => every.chunks(every.len()),
+            };
+            for ports in chunk {
+                let index = u8::try_from(all.len()).expect("at most one a port");
+                ports.iter().for_each(|port| by_port[usize::from(*port)] = Some(index));
+                let agent = agent.agent(&Site { ports, all: &config.ports, controlled });
+                let (limit, counters) = Default::default();
+                all.push(Placed { port: ports[0], needs, agent, limit, counters });
             }
         }
-        let qpns = Qpns::new(config.feedback_flows);
-        let choosing = (0..).zip(&at_ports).filter(|(_, at)| at.agent.chooses());
-        let choosing = choosing.map(|(index, _)| index).collect();
-        let (next_at, orders, orders_of) = (None, Outbox::new(), 0);
-        Some(Box::new(Self { at_ports, by_port, qpns, next_at, orders, orders_of, choosing }))
-    }
-
-    /// Tells the agents of the ports of a packet that it was forwarded; the queue that it is to
-    /// take.
-    #[inline]
-    pub(crate) fn on_arrival(&mut self, now: Time, passing: &Passing, ports: Ports) -> Placement {
-        if self.choosing.is_empty() {
-            return Placement::default();
-        }
-        let of = |port: u8| self.by_port.get(usize::from(port)).copied().flatten();
-        let (from, to) = (of(ports.from), of(ports.to));
-        // One agent at both ports hears of the packet once.
-        if let Some(from) = from.filter(|from| Some(*from) != to) {
-            self.arrive(now, passing, ports, from);
-        }
-        to.map_or_else(Placement::default, |to| self.arrive(now, passing, ports, to))
+        (!all.is_empty()).then(|| {
+            Box::new(Self {
+                has_arrivals: all.iter().any(|at| at.needs.arrivals),
+                reads_telemetry: all.iter().any(|at| at.needs.telemetry),
+                all,
+                by_port,
+                qpns: Qpns::new(config.feedback_flows),
+                next_at: None,
+            })
+        })
     }
 
     #[inline]
-    fn arrive(&mut self, now: Time, passing: &Passing, ports: Ports, index: u8) -> Placement {
-        let at = &mut self.at_ports[usize::from(index)];
-        if !at.agent.chooses() {
-            return Placement::default();
+    fn index(&self, port: u8) -> Option<usize> {
+        self.by_port.get(usize::from(port)).copied().flatten().map(usize::from)
+    }
+
+    /// A packet was forwarded: the queue that it is to take, by the agent of the port by which it
+    /// leaves, and the effects of both ports' agents.
+    #[inline]
+    pub(crate) fn on_arrival(
+        &mut self,
+        now: Time,
+        passing: &Passing,
+        ports: Ports,
+    ) -> (Placement, [Effects; 2]) {
+        let mut effects = [Effects::NONE; 2];
+        let mut placement = Placement::default();
+        if self.has_arrivals {
+            let (from, to) = (self.index(ports.from), self.index(ports.to));
+            // One agent at both ports sees the packet once.
+            if let Some(from) = from.filter(|from| Some(*from) != to) {
+                (_, effects[0]) = self.arrive(now, passing, ports, from);
+            }
+            if let Some(to) = to {
+                (placement, effects[1]) = self.arrive(now, passing, ports, to);
+            }
+        }
+        (placement, effects)
+    }
+
+    #[inline]
+    fn arrive(
+        &mut self,
+        now: Time,
+        passing: &Passing,
+        ports: Ports,
+        index: usize,
+    ) -> (Placement, Effects) {
+        let at = &mut self.all[index];
+        if !at.needs.arrivals {
+            return (Placement::default(), Effects::NONE);
         }
         let sender = match passing.is_data {
             true => passing.source_qpn.or_else(|| self.qpns.find(&passing.ends)),
             false => None,
         };
-        let placement = at.agent.on_arrival(now, passing, ports, sender);
-        self.note(index.into());
-        placement
-    }
-
-    /// Tells the agent of a port that a packet with its tag leaves there; what is to be done with
-    /// its telemetry.
-    pub(crate) fn on_departure(&mut self, now: Time, leaving: &Departing) -> Rework {
-        let Some(index) = self.by_port[usize::from(leaving.port)] else { return Rework::Nothing };
-        let rework = self.at_ports[usize::from(index)].agent.on_departure(now, leaving);
-        self.note(index.into());
-        rework
-    }
-
-    /// True if an agent watches this queue of a port.
-    #[inline]
-    pub(crate) fn watches(&self, port: u8, queue: u8) -> bool {
-        self.by_port[usize::from(port)]
-            .is_some_and(|at| self.at_ports[usize::from(at)].queue.is_none_or(|own| own == queue))
-    }
-
-    /// Tells the agent of a port about a packet that was queued there.
-    #[inline]
-    pub(crate) fn on_queued(&mut self, now: Time, passing: &Passing, queued: Queued) {
-        let Some(index) = self.by_port[usize::from(queued.port)] else { return };
-        let index = usize::from(index);
-        let at = &mut self.at_ports[index];
-        at.limit.on_passed(passing.wire_bytes);
-        at.agent.on_queued(now, passing, queued, &mut self.orders);
-        self.orders_of = index;
+        let arrived = at.agent.on_arrival(now, passing, ports, sender);
         self.note(index);
+        arrived
     }
 
-    /// The next queue that is held, or released, since the last call.
+    /// A packet was queued at a port.
     #[inline]
-    pub(crate) fn pop_hold(&mut self) -> Option<Hold> {
-        let at_ports = &mut self.at_ports;
-        self.choosing.iter().find_map(|index| match &mut at_ports[usize::from(*index)].agent {
-            Kind::Ndt(ndt) => ndt.pop_hold(),
-            Kind::Pacc(_) | Kind::Nsf(_) | Kind::Ecn(_) | Kind::Mlcc(_) => None,
-        })
+    pub(crate) fn on_queued(&mut self, now: Time, passing: &Passing, queued: Queued) -> Effects {
+        let Some(index) = self.index(queued.port) else { return Effects::NONE };
+        let at = &mut self.all[index];
+        if at.needs.queue.is_some_and(|own| own != queued.queue) {
+            return Effects::NONE;
+        }
+        at.limit.on_passed(passing.wire_bytes);
+        let effects = at.agent.on_queued(now, passing, queued);
+        self.note(index);
+        effects
     }
 
-    /// The next thresholds that are to change.
-    pub(crate) fn pop_change(&mut self) -> Option<Change> {
-        self.ecn_mut().find_map(Ecn::pop_change)
+    /// A packet with the tag of an agent leaves by a port of it.
+    #[inline]
+    pub(crate) fn on_departure(&mut self, now: Time, leaving: &Departing) -> Effects {
+        let Some(index) = self.index(leaving.port) else { return Effects::NONE };
+        let effects = self.all[index].agent.on_departure(now, leaving);
+        self.note(index);
+        effects
     }
 
     /// The queues whose lengths are to be metered: port and queue.
     pub(crate) fn metered(&self) -> impl Iterator<Item = (usize, usize)> {
         let of = |(port, index): (usize, &Option<u8>)| {
-            let at = &self.at_ports[usize::from((*index)?)];
-            matches!(at.agent, Kind::Ecn(_)).then_some((port, usize::from(at.queue?)))
+            let Needs { meter, queue, .. } = self.all[usize::from((*index)?)].needs;
+            queue.filter(|_| meter).map(|queue| (port, usize::from(queue)))
         };
         self.by_port.iter().enumerate().filter_map(of)
+    }
+
+    /// The thresholds with which queues begin.
+    pub(crate) fn thresholds(&self) -> impl Iterator<Item = Thresholds> {
+        self.all.iter().flat_map(|at| at.agent.thresholds())
     }
 
     /// Freezes the thresholds of the agent at a port, or lets them change again; false if it has no
     /// thresholds.
     pub(crate) fn set_hold(&mut self, port: u8, hold: bool) -> bool {
-        let index = self.by_port.get(usize::from(port)).copied().flatten();
-        let at = index.and_then(|index| self.at_ports.get_mut(usize::from(index)));
-        let Some(AtPort { agent: Kind::Ecn(ecn), .. }) = at else { return false };
-        ecn.set_hold(hold);
-        true
+        self.index(port).is_some_and(|index| self.all[index].agent.set_hold(hold))
     }
 
     /// The decisions about thresholds, if they are recorded.
-    pub(crate) fn ecn_steps(&self) -> impl Iterator<Item = &EcnStep> {
-        self.at_ports.iter().flat_map(|at| match &at.agent {
-            Kind::Ecn(ecn) => ecn.steps(),
-            Kind::Pacc(_) | Kind::Nsf(_) | Kind::Ndt(_) | Kind::Mlcc(_) => &[],
-        })
+    pub(crate) fn steps(&self) -> impl Iterator<Item = &EcnStep> {
+        self.all.iter().flat_map(|at| at.agent.steps())
     }
 
-    fn ecn_mut(&mut self) -> impl Iterator<Item = &mut Ecn> {
-        self.at_ports.iter_mut().filter_map(|at| match &mut at.agent {
-            Kind::Ecn(ecn) => Some(&mut **ecn),
-            Kind::Pacc(_) | Kind::Nsf(_) | Kind::Ndt(_) | Kind::Mlcc(_) => None,
-        })
+    /// The flows that are let in at rates of their own.
+    pub(crate) fn rated_flows(&self, now: Time) -> impl Iterator<Item = MlccFlow> {
+        self.all.iter().flat_map(move |at| at.agent.rated_flows(now))
     }
 
     /// Notes the timer of an agent that was called.
     #[inline]
     fn note(&mut self, index: usize) {
-        let Some(due) = self.at_ports[index].agent.poll_timeout() else { return };
+        let Some(due) = self.all[index].agent.poll_timeout() else { return };
         if self.next_at.is_none_or(|at| due < at) {
             self.next_at = Some(due);
         }
@@ -259,108 +229,78 @@ impl Agents {
         self.next_at
     }
 
-    /// Handles a timer that is due, with the queues of ports as `view` gives them: its orders are
-    /// [`Agents::pop`]ped then.
+    /// Handles the timer of one agent, if one is due, with the queues of ports as `view` gives
+    /// them. Appends the feedback that it orders.
     pub(crate) fn handle_timeout(
         &mut self,
         now: Time,
         view: impl Fn(u8, u8) -> QueueView,
-    ) -> Handled {
-        if self.next_at.is_none_or(|at| at > now) {
-            return Handled::Nothing;
-        }
-        let is_due = |at: &AtPort| at.agent.poll_timeout().is_some_and(|due| due <= now);
-        let found = self.at_ports.iter().position(is_due);
-        let mut handled = Handled::Nothing;
-        if let Some(index) = found {
-            let at = &mut self.at_ports[index];
-            let queue = at.queue.unwrap_or(0);
-            self.orders_of = index;
-            handled = match &mut at.agent {
-                Kind::Ecn(ecn) => {
-                    ecn.on_timer(now, |port| view(port, queue));
-                    Handled::Inferred
+        orders: &mut Orders,
+    ) -> Option<Turn> {
+        self.next_at.filter(|at| *at <= now)?;
+        let is_due = |at: &Placed| at.agent.poll_timeout().is_some_and(|due| due <= now);
+        let found = self.all.iter_mut().find(|at| is_due(at));
+        let turn = found.map(|at| {
+            let queue = at.needs.queue.unwrap_or(0);
+            loop {
+                let mut effects = at.agent.handle_timeout(now, |port| view(port, queue));
+                let order = effects.feedback.take();
+                orders.extend(order);
+                if order.is_none() || orders.is_full() || !is_due(at) {
+                    break Turn { port: at.port, effects, is_last: at.needs.slow_timers };
                 }
-                agent => {
-                    agent.handle_timeout(now, view(at.port, queue).bytes, &mut self.orders);
-                    Handled::Timer
-                }
-            };
-        }
-        let due = self.at_ports.iter().filter_map(|at| at.agent.poll_timeout());
-        self.next_at = due.min();
-        handled
-    }
-
-    /// True if there are orders that are no frames yet.
-    #[inline]
-    pub(crate) fn has_orders(&self) -> bool {
-        !self.orders.is_empty()
-    }
-
-    /// The next frame of feedback of the agent that was called last.
-    pub(crate) fn pop(&mut self) -> Option<Made> {
-        // Feedback of one turn goes to different flows: its order does not matter.
-        while let Some(order) = self.orders.pop() {
-            let made = self.make(self.orders_of, &order);
-            if made.is_some() {
-                return made;
             }
-        }
-        None
+        });
+        self.next_at = self.all.iter().filter_map(|at| at.agent.poll_timeout()).min();
+        turn
     }
 
-    /// Records whether a frame has a route.
-    pub(crate) fn on_sent(&mut self, made: &Made, has_route: bool) {
-        let counters = &mut self.at_ports[made.at].counters;
-        *(if has_route { &mut counters.made } else { &mut counters.no_route }) += 1;
-    }
-
-    /// The counters and gauges of every agent.
-    pub(crate) fn counters(&self, now: Time) -> Vec<AgentCounters> {
-        let of = |at: &AtPort| {
-            if let Kind::Ecn(ecn) = &at.agent {
-                return ecn.all_counters(now).collect();
-            }
-            let mut counters = at.agent.counters(now);
-            let FeedbackCounters { made, no_qpn, limited, no_route } = at.counters;
-            counters.counters.extend([
-                ("feedback_tx", made),
-                ("feedback_no_qpn", no_qpn),
-                ("feedback_limited", limited),
-                ("feedback_no_route", no_route),
-                ("qpns_evicted", self.qpns.evicted()),
-            ]);
-            vec![counters]
-        };
-        self.at_ports.iter().flat_map(of).collect()
-    }
-
-    /// The frame of an order, unless the sender is unknown or the limit is reached.
-    fn make(&mut self, index: usize, order: &Order) -> Option<Made> {
-        let at = &mut self.at_ports[index];
+    /// The frame of an order of the agent at a port, about a packet with this telemetry, unless the
+    /// sender is unknown or the limit is reached.
+    pub(crate) fn make(
+        &mut self,
+        port: u8,
+        order: &Order,
+        stack: Option<&IntStack<'_>>,
+    ) -> Option<Made> {
+        let index = self.index(port)?;
+        let at = &mut self.all[index];
         let Some(qpn) = order.sender.or_else(|| self.qpns.find(&order.ends)) else {
             at.counters.no_qpn += 1;
             return None;
         };
         let mut frame = [0; FRAME_MAX];
-        let len = match order.kind {
-            OrderKind::Cnp => feedback::cnp(&order.ends, qpn, &mut frame)?,
-            OrderKind::PseudoAck { psn, echo_ps, hop_limit } => {
-                let near = SrNearRepr {
-                    kind: NearKind::PseudoAck,
-                    psn,
-                    hop_limit,
-                    echo_ps,
-                    int: IntRecords::NONE,
-                };
-                feedback::near(&order.ends, qpn, &near, &mut frame)?
-            }
-        };
+        let len = feedback::write(order, qpn, stack, &mut frame)?;
         if !at.limit.take(crate::link::wire_bytes(len, 0)) {
             at.counters.limited += 1;
             return None;
         }
-        Some(Made { frame, len, at: index })
+        Some(Made { frame, len })
+    }
+
+    /// Records whether a frame of the agent at a port has a route.
+    pub(crate) fn on_sent(&mut self, port: u8, has_route: bool) {
+        let Some(index) = self.index(port) else { return };
+        let counters = &mut self.all[index].counters;
+        *(if has_route { &mut counters.made } else { &mut counters.no_route }) += 1;
+    }
+
+    /// The counters and gauges of every agent.
+    pub(crate) fn counters(&self, now: Time) -> Vec<AgentCounters> {
+        let of = |at: &Placed| {
+            let mut counters = at.agent.counters(now);
+            let FeedbackCounters { made, no_qpn, limited, no_route } = at.counters;
+            for counters in counters.iter_mut().filter(|_| at.needs.feedback) {
+                counters.counters.extend([
+                    ("feedback_tx", made),
+                    ("feedback_no_qpn", no_qpn),
+                    ("feedback_limited", limited),
+                    ("feedback_no_route", no_route),
+                    ("qpns_evicted", self.qpns.evicted()),
+                ]);
+            }
+            counters
+        };
+        self.all.iter().flat_map(of).collect()
     }
 }

@@ -1,8 +1,16 @@
 //! Packets for tests of agents.
 
+use super::api::Site;
 use super::passing::{FlowEnds, Passing, pair_hash};
-use spanwire_base::{Dur, Time};
+use crate::config::PortConfig;
+use spanwire_base::{Dur, Rate, Time};
 use spanwire_wire::Qpn;
+
+/// An agent at these ports of a switch with four ports of 100 Gbit/s, whose controlled queue is 2.
+pub(crate) fn at_ports<T>(ports: &[u8], new: impl FnOnce(&Site<'_>) -> T) -> T {
+    let all = vec![PortConfig::new(Rate::from_gbps(100)); 4];
+    new(&Site { ports, all: &all, controlled: &[Some((0, 2)); 4] })
+}
 
 /// `us` microseconds.
 pub(crate) fn at(us: u64) -> Time {

@@ -1,9 +1,7 @@
 //! Configuration of one port.
 
-use super::pfc::CLASSES;
-use super::pfc::PfcConfig;
+use super::pfc::{CLASSES, PfcConfig};
 use super::queue::QueueConfig;
-use crate::agent::feedback;
 use crate::error::{ConfigError, check_range};
 use crate::units;
 use serde::{Deserialize, Serialize};
@@ -80,7 +78,7 @@ impl PortConfig {
             let queue = self.class_to_queue[usize::from(class)];
             self.queues.get(usize::from(queue)).map_or(0, |queue| queue.priority)
         };
-        priority(feedback::CLASS) <= priority(0)
+        priority(FEEDBACK_CLASS) <= priority(0)
     }
 
     /// Queues that are added for feedback.
@@ -96,7 +94,7 @@ impl PortConfig {
             "has {MAX_QUEUES} entries, but feedback of agents needs one more; choose at most {}, \
              or map class {} to one of higher priority than that of class 0",
             MAX_QUEUES - 1,
-            feedback::CLASS
+            FEEDBACK_CLASS
         );
         Err(ConfigError::new("queues", what))
     }
@@ -124,7 +122,7 @@ impl PortConfig {
             priority: highest.saturating_add(1),
             ..QueueConfig::default()
         });
-        self.class_to_queue[usize::from(feedback::CLASS)] = index;
+        self.class_to_queue[usize::from(FEEDBACK_CLASS)] = index;
     }
 
     pub(crate) fn validate(&self) -> Result<(), ConfigError> {
@@ -157,5 +155,7 @@ impl PortConfig {
     }
 }
 
+/// The class of agents' feedback: network control (RFC 4594), as adapters send CNPs.
+pub(crate) const FEEDBACK_CLASS: u8 = 6;
 /// A thousand frames of feedback.
 const FEEDBACK_QUEUE_BYTES: u64 = 64_000;

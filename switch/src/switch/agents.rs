@@ -1,12 +1,13 @@
 //! Agents in a switch: what they see, and the frames that they make.
 
 use super::{Switch, id_of};
-use crate::agent::config::AgentConfig;
-use crate::agent::ecn::EcnStep;
-use crate::agent::mlcc::MlccFlow;
-use crate::agent::passing::{Passing, SrData};
-use crate::agent::set::Handled;
-use crate::agent::{AgentCounters, Departing, Ports, Queued, Rework};
+use crate::agent::api::{
+    AgentCounters, Departing, Effects, Order, Ports, Queued, RateChange, Rework, Thresholds,
+};
+use crate::agent::ecn::trace::EcnStep;
+use crate::agent::mlcc::report::MlccFlow;
+use crate::agent::passing::Passing;
+use crate::agent::set::Orders;
 use crate::config::EcnConfig;
 use crate::error::ConfigError;
 use crate::forward::Decision;
@@ -47,15 +48,14 @@ impl Switch {
     ) -> Option<Passing> {
         let agents = self.agents.as_mut()?;
         let mut passing = Passing::of(frame, seen, wire_bytes(frame.len(), elided_bytes))?;
-        if agents.reads_stacks() {
+        if agents.reads_telemetry {
             passing = passing.with_stack(frame, elided_bytes);
         }
         agents.qpns.learn(&passing);
         Some(passing)
     }
 
-    /// As [`Switch::enqueue`], in the queue that an agent chooses, and tells one that watches the
-    /// queue.
+    /// As [`Switch::enqueue`], in the queue that an agent chooses, with what agents do about it.
     #[inline(never)]
     pub(super) fn enqueue_watched(
         &mut self,
@@ -64,30 +64,27 @@ impl Switch {
         arriving: &mut Arriving<'_>,
         passing: &Passing,
     ) {
-        let index = usize::from(out);
         let Some(agents) = &mut self.agents else { return };
-        let placement =
-            agents.on_arrival(now, passing, Ports { from: arriving.meta.ingress, to: out });
-        (arriving.queue, arriving.meta.tag) = (placement.queue, placement.tag);
-        arriving.flow = placement.flow;
-        let of_class = self.ports[index].queue_of(arriving.meta.class);
-        let queue = placement.queue.unwrap_or(of_class);
-        let is_watched = agents.watches(out, queue);
-        let outcome = self.enqueue(now, out, arriving);
-        let bytes = self.ports[index].queues[usize::from(queue)].bytes();
-        if is_watched
-            && matches!(outcome, Outcome::Queued(_))
-            && let Some(agents) = &mut self.agents
-        {
+        let from = arriving.meta.ingress;
+        let (placement, effects) = agents.on_arrival(now, passing, Ports { from, to: out });
+        (arriving.queue, arriving.flow) = (placement.queue, placement.flow);
+        if placement.tag != 0 {
+            arriving.meta.note(placement.tag, passing.sr);
+        }
+        for (port, effects) in [from, out].into_iter().zip(&effects) {
+            self.apply(now, port, effects);
+        }
+        if let Outcome::Queued(_) = self.enqueue(now, out, arriving) {
+            let port = &self.ports[usize::from(out)];
+            let queue = placement.queue.unwrap_or(port.queue_of(arriving.meta.class));
+            let bytes = port.queues[usize::from(queue)].bytes();
             let own_bytes = arriving.meta.wire_bytes();
             let queued = Queued { port: out, queue, placement, bytes, own_bytes };
-            agents.on_queued(now, passing, queued);
-            if agents.has_orders() {
-                self.send_feedback(now);
+            let effects = self.agents.as_mut().map(|agents| agents.on_queued(now, passing, queued));
+            if let Some(effects) = effects {
+                self.apply(now, out, &effects);
             }
         }
-        self.apply_holds();
-        self.apply_rates();
         self.note_agents();
     }
 
@@ -99,77 +96,86 @@ impl Switch {
         now: Time,
         index: usize,
         leaving: &Leaving,
-        tag: u32,
         frame: &mut [u8],
     ) -> Option<TxMeta> {
-        let rework = self.depart(now, index, leaving, tag);
-        let port = &mut self.ports[index];
-        match rework {
-            Rework::Nothing => port.write(now, leaving, &self.store, frame),
-            Rework::Begin(credit) => port.write_anew(now, leaving, credit, &self.store, frame),
-            Rework::Reflect(data) => {
-                let sent = port.write(now, leaving, &self.store, frame)?;
-                Some(self.reflect(now, (index, tag), &data, frame, sent))
-            }
-        }
-    }
-
-    /// Tells an agent that a packet with its tag leaves; what is to be done with its telemetry.
-    fn depart(&mut self, now: Time, index: usize, leaving: &Leaving, tag: u32) -> Rework {
-        let frame = self.store.bytes(leaving.id);
-        let seen = ParsedFrame::of(frame);
-        let passing = seen.and_then(|seen| Passing::of(frame, &seen, 0));
-        let sr = passing.and_then(|passing| passing.sr);
-        let bytes = self.store.meta(leaving.id).wire_bytes();
-        let mut rework = Rework::Nothing;
+        let meta = self.store.meta(leaving.id);
         let small = |n: usize| u8::try_from(n).expect("ports and queues are few");
         let (port, queue) = (small(index), small(leaving.queue));
-        if let Some(agents) = &mut self.agents {
-            rework = agents.on_departure(now, &Departing { port, queue, tag, bytes, sr });
-        }
-        self.apply_holds();
+        let (tag, bytes, sr) = (meta.tag, meta.wire_bytes(), meta.sr());
+        let departing = Departing { port, queue, tag, bytes, sr };
+        let effects = self.agents.as_mut()?.on_departure(now, &departing);
         self.note_agents();
-        rework
+        let from = &mut self.ports[index];
+        let sent = match effects.rework {
+            Rework::Nothing => from.write(now, leaving, &self.store, frame),
+            Rework::Begin(credit) => from.write_anew(now, leaving, credit, &self.store, frame),
+            Rework::Reflect => {
+                let sent = from.write(now, leaving, &self.store, frame)?;
+                return Some(self.reflect(now, port, &effects, frame, sent));
+            }
+        };
+        self.apply(now, port, &effects);
+        sent
     }
 
-    /// Sends the telemetry of a frame back to the sender of its packet, if it is due, and takes it
-    /// off the frame; returns the frame's description.
+    /// Takes the telemetry off a frame, and sends it as the feedback that is ordered; returns the
+    /// frame's description.
     fn reflect(
         &mut self,
         now: Time,
-        (index, tag): (usize, u32),
-        data: &SrData,
+        port: u8,
+        effects: &Effects,
         frame: &mut [u8],
         sent: TxMeta,
     ) -> TxMeta {
-        let port = u8::try_from(index).expect("ports are few");
         let stack = IntStack::find(&frame[..sent.len], sent.elided_bytes);
         let stack = stack.filter(|stack| stack.credit().is_some() && !stack.is_empty());
-        if let (Some(agents), Some(stack)) = (&mut self.agents, stack)
-            && let Some(made) = agents.reflect(now, (port, tag), data, &stack)
-        {
-            let has_route = self.originate(now, &made.frame[..made.len]);
-            if let Some(agents) = &mut self.agents {
-                agents.on_sent(&made, has_route);
-            }
+        if let (Some(stack), Some(order)) = (stack, &effects.feedback) {
+            self.send_feedback(now, port, order, Some(&stack));
         }
-        self.ports[index].empty_stack(frame, sent)
+        self.apply(now, port, &Effects { feedback: None, ..*effects });
+        self.ports[usize::from(port)].empty_stack(frame, sent)
     }
 
-    /// Sets the rates of flows that agents have decided.
-    fn apply_rates(&mut self) {
-        while let Some(change) = self.agents.as_mut().and_then(|agents| agents.pop_rate()) {
-            let port = self.ports.get_mut(usize::from(change.port));
-            let queue = port.and_then(|port| port.queues.get_mut(usize::from(change.queue)));
-            if let Some(flows) = queue.and_then(Queue::flows_mut) {
-                flows.set_rate(change.flow, Some(change.rate));
-            }
+    /// Does what the agent at a port wants done, but for the telemetry of a packet.
+    #[inline]
+    fn apply(&mut self, now: Time, port: u8, effects: &Effects) {
+        let Effects { feedback, hold, rate, thresholds, rework: _ } = effects;
+        if let Some(order) = feedback {
+            self.send_feedback(now, port, order, None);
         }
+        if let Some(hold) = hold {
+            self.ports[usize::from(hold.port)].hold(hold.queue, hold.is_held);
+            self.ready.insert(id_of(hold.port));
+        }
+        if let Some(rate) = rate {
+            self.set_flow_rate_of(rate);
+        }
+        if let Some(thresholds) = thresholds {
+            self.set_thresholds(thresholds);
+        }
+    }
+
+    fn set_flow_rate_of(&mut self, change: &RateChange) {
+        let port = self.ports.get_mut(usize::from(change.port));
+        let queue = port.and_then(|port| port.queues.get_mut(usize::from(change.queue)));
+        if let Some(flows) = queue.and_then(Queue::flows_mut) {
+            flows.set_rate(change.flow, Some(change.rate));
+        }
+    }
+
+    fn set_thresholds(&mut self, change: &Thresholds) {
+        let (port, queue) = (usize::from(change.port), usize::from(change.queue));
+        let before = self.config.ports[port].queues[queue].ecn;
+        let at = before.map_or_else(Default::default, |ecn| ecn.at);
+        let ecn = Some(EcnConfig { at, ..change.ecn });
+        self.ports[port].queues[queue].set_marking(ecn);
+        self.config.ports[port].queues[queue].ecn = ecn;
     }
 
     /// The flows that come in and that MLCC lets in at rates of their own. O(places for flows).
     pub fn mlcc_flows(&self, now: Time) -> impl Iterator<Item = MlccFlow> {
-        self.agents.iter().flat_map(move |agents| agents.mlcc_flows(now))
+        self.agents.iter().flat_map(move |agents| agents.rated_flows(now))
     }
 
     /// A switch with these controlled queues, by port.
@@ -182,34 +188,15 @@ impl Switch {
         self
     }
 
-    /// Holds and releases the queues as agents have decided.
-    fn apply_holds(&mut self) {
-        while let Some(hold) = self.agents.as_mut().and_then(|agents| agents.pop_hold()) {
-            self.ports[usize::from(hold.port)].hold(hold.queue, hold.is_held);
-            self.ready.insert(id_of(hold.port));
-        }
-    }
-
     /// Meters the queues whose thresholds agents choose, and sets their first ones.
     pub(super) fn with_metered(mut self) -> Self {
         let metered: Vec<_> = self.agents.iter().flat_map(|agents| agents.metered()).collect();
         for (port, queue) in metered {
             self.ports[port].queues[queue].set_metered();
         }
-        self.apply_changes();
+        let first: Vec<_> = self.agents.iter().flat_map(|agents| agents.thresholds()).collect();
+        first.iter().for_each(|thresholds| self.set_thresholds(thresholds));
         self
-    }
-
-    /// Sets the thresholds that agents have chosen.
-    fn apply_changes(&mut self) {
-        while let Some(change) = self.agents.as_mut().and_then(|agents| agents.pop_change()) {
-            let (port, queue) = (usize::from(change.port), usize::from(change.queue));
-            let before = self.config.ports[port].queues[queue].ecn;
-            let at = before.map_or_else(Default::default, |ecn| ecn.at);
-            let ecn = Some(EcnConfig { at, ..change.action.thresholds(change.unit_bytes) });
-            self.ports[port].queues[queue].set_marking(ecn);
-            self.config.ports[port].queues[queue].ecn = ecn;
-        }
     }
 
     /// Freezes the thresholds that agent `n` of the configuration chooses, or lets them change
@@ -221,51 +208,52 @@ impl Switch {
         let at = format!("agents[{n}]");
         let agent = self.config.agents.get_mut(n);
         let Some(agent) = agent else { return Err(ConfigError::new(at, "does not exist")) };
-        let AgentConfig::Ecn(ecn) = agent else {
+        let port = agent.ports()[0];
+        let is_set = self.agents.as_mut().is_some_and(|all| all.set_hold(port, hold));
+        if !is_set {
             let what = "does not exist: the agent chooses no thresholds";
             return Err(ConfigError::new(format!("{at}.hold"), what));
-        };
-        ecn.hold = hold;
-        let is_set = self.agents.as_mut().is_some_and(|all| all.set_hold(ecn.ports[0], hold));
-        debug_assert!(is_set, "its first port has it");
+        }
+        agent.set_hold(hold);
         Ok(())
     }
 
     /// The decisions about thresholds so far, if they are recorded: port by port in the order of
     /// time.
     pub fn ecn_steps(&self) -> impl Iterator<Item = &EcnStep> {
-        self.agents.iter().flat_map(|agents| agents.ecn_steps())
+        self.agents.iter().flat_map(|agents| agents.steps())
     }
 
     /// Handles the timers of agents that are due, and forwards what they make.
     #[inline(never)]
     pub(super) fn handle_agents(&mut self, now: Time) {
+        let mut orders = Orders::new();
         loop {
             let ports = &self.ports;
             let view =
                 |port: u8, queue: u8| ports[usize::from(port)].queues[usize::from(queue)].view(now);
             let Some(agents) = &mut self.agents else { return };
-            match agents.handle_timeout(now, view) {
-                Handled::Nothing => break,
-                // Frames come before the next inference, which is due in the next step.
-                Handled::Inferred => {
-                    self.apply_changes();
-                    break;
-                }
-                Handled::Timer => self.send_feedback(now),
+            let Some(turn) = agents.handle_timeout(now, view, &mut orders) else { break };
+            // Feedback of one turn goes to different flows: its order does not matter.
+            while let Some(order) = orders.pop() {
+                self.send_feedback(now, turn.port, &order, None);
+            }
+            self.apply(now, turn.port, &turn.effects);
+            if turn.is_last {
+                break;
             }
         }
-        self.apply_holds();
         self.note_agents();
     }
 
-    /// Forwards the frames that agents have ordered.
-    fn send_feedback(&mut self, now: Time) {
-        while let Some(made) = self.agents.as_mut().and_then(|agents| agents.pop()) {
-            let has_route = self.originate(now, &made.frame[..made.len]);
-            if let Some(agents) = &mut self.agents {
-                agents.on_sent(&made, has_route);
-            }
+    /// Makes and forwards the feedback of the agent at a port, about a packet with this telemetry.
+    #[inline(never)]
+    fn send_feedback(&mut self, now: Time, port: u8, order: &Order, stack: Option<&IntStack<'_>>) {
+        let made = self.agents.as_mut().and_then(|agents| agents.make(port, order, stack));
+        let Some(made) = made else { return };
+        let has_route = self.originate(now, made.bytes());
+        if let Some(agents) = &mut self.agents {
+            agents.on_sent(port, has_route);
         }
     }
 

@@ -2,6 +2,7 @@
 
 use super::action::{Action, unit_bytes};
 use super::policy::EcnModel;
+use crate::agent::api::{AgentPorts, Needs, Params, Scope};
 use crate::agent::checks::{check_ports, check_time};
 use crate::config::{EcnConfig, PortConfig};
 use crate::error::{ConfigError, check_range};
@@ -79,22 +80,33 @@ impl Default for EcnAgentConfig {
     }
 }
 
-impl EcnAgentConfig {
-    /// The thresholds at a place of the list among which networks choose, at a port of this rate;
-    /// `None` beyond the list.
-    #[must_use]
-    pub fn thresholds(place: u64, rate: Rate, rtt: Dur) -> Option<EcnConfig> {
-        let action = usize::try_from(place).ok().and_then(Action::new)?;
-        Some(action.thresholds(unit_bytes(rate, rtt)))
+impl Params for EcnAgentConfig {
+    fn entry_bytes(&self) -> usize {
+        super::flows::BYTES
     }
 
-    /// The length of intervals, with a long flow or without.
-    #[inline]
-    pub(super) fn interval_of(&self, is_long: bool) -> Dur {
-        self.interval.unwrap_or(self.rtt * if is_long { LONG_RTTS } else { SHORT_RTTS })
+    fn side(&self) -> AgentPorts {
+        AgentPorts::Any
     }
 
-    pub(crate) fn validate(&self, all: &[PortConfig]) -> Result<(), ConfigError> {
+    fn ports(&self) -> &[u8] {
+        &self.ports
+    }
+
+    fn ports_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.ports
+    }
+
+    fn needs(&self) -> Needs {
+        let (scope, queue) = (Scope::Ports, Some(self.queue));
+        Needs { scope, queue, meter: true, slow_timers: true, ..Needs::NONE }
+    }
+
+    fn set_hold(&mut self, hold: bool) {
+        self.hold = hold;
+    }
+
+    fn validate(&self, all: &[PortConfig]) -> Result<(), ConfigError> {
         if self.ports.is_empty() {
             return Err(ConfigError::new("ports", "is empty; name the ports to control"));
         }
@@ -138,6 +150,22 @@ impl EcnAgentConfig {
     }
 }
 
+impl EcnAgentConfig {
+    /// The thresholds at a place of the list among which networks choose, at a port of this rate;
+    /// `None` beyond the list.
+    #[must_use]
+    pub fn thresholds(place: u64, rate: Rate, rtt: Dur) -> Option<EcnConfig> {
+        let action = usize::try_from(place).ok().and_then(Action::new)?;
+        Some(action.thresholds(unit_bytes(rate, rtt)))
+    }
+
+    /// The length of intervals, with a long flow or without.
+    #[inline]
+    pub(super) fn interval_of(&self, is_long: bool) -> Dur {
+        self.interval.unwrap_or(self.rtt * if is_long { LONG_RTTS } else { SHORT_RTTS })
+    }
+}
+
 /// Round trips of an interval with a long flow, and without.
 ///
 /// # Source
@@ -148,7 +176,7 @@ const SHORT_RTTS: u64 = 5;
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::config::AgentConfig;
+    use crate::agent::kind::AgentConfig;
     use crate::config::{QueueConfig, SwitchConfig};
 
     fn error(change: impl Fn(&mut EcnAgentConfig)) -> String {

@@ -1,6 +1,6 @@
 //! Whether a long flow passes a port.
 
-use crate::agent::sets::{KEY_BYTES, Sets};
+use crate::agent::sets::{KEY_BYTES, Sets, Standing};
 use spanwire_base::{Dur, Time};
 
 /// The bytes of each flow of a port, in a bounded table: of a full set the flow goes that was seen
@@ -10,8 +10,6 @@ pub(super) struct Flows {
     places: Sets<Flow>,
     /// Until then a long flow counts, if no further packet of it passes.
     long_until: Time,
-    /// Flows that were forgotten for lack of room.
-    pub(super) evicted: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -24,7 +22,7 @@ impl Flows {
     /// Places for `most` flows.
     pub(super) fn new(most: u32) -> Self {
         let places = Sets::new(most, &Flow { seen: Time::ZERO, bytes: 0 });
-        Self { places, long_until: Time::ZERO, evicted: 0 }
+        Self { places, long_until: Time::ZERO }
     }
 
     /// Flows that are not forgotten after `idle` without a packet. O(places).
@@ -54,13 +52,14 @@ impl Flows {
     }
 
     fn take_place(&mut self, key: u64) -> usize {
-        let places = self.places.places(key);
-        let first = places.start;
-        let rank = |at: &usize| (!self.places.is_free(*at), self.places.get(*at).seen);
-        let at = places.min_by_key(rank).unwrap_or(first);
-        self.evicted += u64::from(!self.places.is_free(at));
-        self.places.put(at, key, Flow { seen: Time::ZERO, bytes: 0 });
-        at
+        let by_age = |flow: &Flow| Some(Standing { rank: flow.seen, is_used: true });
+        let new = Flow { seen: Time::ZERO, bytes: 0 };
+        self.places.take(key, new, by_age).expect("any may go").0
+    }
+
+    /// Flows that were forgotten for lack of room.
+    pub(super) fn evicted(&self) -> u64 {
+        self.places.evicted()
     }
 }
 
@@ -101,7 +100,7 @@ mod tests {
         for key in 0..100_000 {
             flows.on_packet(at(key), key, 100, IDLE);
         }
-        assert!(flows.evicted > 99_000);
+        assert!(flows.evicted() > 99_000);
         assert_eq!((flows.places.len(), flows.len(at(99_999), IDLE)), (128, 128));
         assert_eq!(flows.len(at(100_400), IDLE), 0);
     }

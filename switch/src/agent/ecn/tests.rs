@@ -1,5 +1,5 @@
 use super::*;
-use crate::agent::config::AgentConfig;
+use crate::agent::kind::AgentConfig;
 use crate::config::{EcnConfig, PortConfig, SwitchConfig};
 use crate::switch::Switch;
 use crate::testing::{mac, roce_frame, roce_frame_of};

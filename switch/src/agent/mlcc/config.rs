@@ -1,5 +1,6 @@
 //! Parameters of MLCC at a switch.
 
+use crate::agent::api::{AgentPorts, Needs, Params, Scope};
 use crate::agent::checks::{check_ports, check_time};
 use crate::config::PortConfig;
 use crate::error::{ConfigError, check_range};
@@ -37,8 +38,29 @@ impl Default for MlccConfig {
     }
 }
 
-impl MlccConfig {
-    pub(crate) fn validate(&self, all: &[PortConfig]) -> Result<(), ConfigError> {
+impl Params for MlccConfig {
+    fn entry_bytes(&self) -> usize {
+        super::flows::BYTES
+    }
+
+    fn side(&self) -> AgentPorts {
+        AgentPorts::OutsideOfSome
+    }
+
+    fn ports(&self) -> &[u8] {
+        &self.outside
+    }
+
+    fn ports_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.outside
+    }
+
+    fn needs(&self) -> Needs {
+        let scope = Scope::Switch;
+        Needs { scope, arrivals: true, feedback: true, telemetry: true, ..Needs::NONE }
+    }
+
+    fn validate(&self, all: &[PortConfig]) -> Result<(), ConfigError> {
         if self.outside.is_empty() {
             let what = "is empty; name the ports that lead to other datacenters";
             return Err(ConfigError::new("outside", what));
@@ -55,7 +77,9 @@ impl MlccConfig {
         }
         Ok(())
     }
+}
 
+impl MlccConfig {
     fn check_port(&self, number: u8, port: &PortConfig) -> Result<(), ConfigError> {
         let error = |what: &str| {
             let remedy = format!("needs {what} at port {number} of the switch");

@@ -1,19 +1,10 @@
 //! The flows of MLCC at a switch.
 
+use crate::agent::api::RateChange;
 use crate::agent::passing::{FlowEnds, Passing};
-use crate::agent::sets::{IDLE, KEY_BYTES, Sets};
+use crate::agent::sets::{IDLE, KEY_BYTES, Sets, Standing};
 use spanwire_base::{Rate, Time};
 use spanwire_wire::Qpn;
-
-/// The rate of a flow's queue is to change.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct RateChange {
-    pub(crate) port: u8,
-    pub(crate) queue: u8,
-    /// The flow's key in the port's queues.
-    pub(crate) flow: u64,
-    pub(crate) rate: Rate,
-}
 
 /// Flows by direction, addresses and the sender's queue pair. A place is free again once its flow
 /// has no packet in the switch and none has come for [`IDLE`]. If all places of a key are in use,
@@ -103,15 +94,15 @@ impl Flows {
     }
 
     fn take_place(&mut self, now: Time, key: u64, new: impl FnOnce() -> Flow) -> Option<usize> {
-        let own = self.places.find(key);
-        let mut places = self.places.places(key);
-        let is_free = |at: &usize| self.places.is_free(*at) || is_over(now, self.places.get(*at));
-        let Some(at) = own.or_else(|| places.find(is_free)) else {
-            self.collisions += 1;
-            return None;
-        };
-        self.places.put(at, key, new());
-        Some(at)
+        if let Some(own) = self.places.find(key) {
+            *self.places.get_mut(own) = new();
+            return Some(own);
+        }
+        let if_over =
+            |flow: &Flow| is_over(now, flow).then_some(Standing { rank: (), is_used: false });
+        let taken = self.places.take(key, new(), if_over);
+        self.collisions += u64::from(taken.is_none());
+        taken.map(|(at, _)| at)
     }
 
     #[inline]

@@ -1,12 +1,28 @@
 use super::*;
+use crate::agent::api::RateChange;
 use crate::agent::passing::SrData;
-use crate::agent::testing::{at, passing};
+use crate::agent::testing::{at, at_ports, passing};
+use std::ops::Deref;
+
+/// An agent, and the last change of a rate that it wants.
+struct Bed {
+    agent: Mlcc,
+    changed: Option<RateChange>,
+}
+
+impl Deref for Bed {
+    type Target = Mlcc;
+
+    fn deref(&self) -> &Mlcc {
+        &self.agent
+    }
+}
 
 /// Ports 0 and 1 lead inside, 2 outside, at 100 Gbit/s; receivers have 25.
-fn agent(flows: u32) -> Mlcc {
+fn agent(flows: u32) -> Bed {
     let initial = Some(Rate::from_gbps(25));
     let config = MlccConfig { outside: vec![2], initial, flows, ..MlccConfig::default() };
-    Mlcc::new(&config, vec![Rate::from_gbps(100); 3])
+    Bed { agent: at_ports(&[2], |site| Mlcc::new(&config, site)), changed: None }
 }
 
 const SENDER: Qpn = Qpn::new(0x1234);
@@ -28,29 +44,33 @@ fn ack(credit: u32, rate_kbps: u32) -> Passing {
     Passing { is_data: false, ack: Some(ack), ends, ..back }
 }
 
-fn arrive(agent: &mut Mlcc, us: u64, passing: &Passing, ports: Ports) -> Placement {
-    agent.on_arrival(at(us), passing, ports, passing.source_qpn)
-}
-
-/// Data comes in and is queued at a port.
-fn queue(agent: &mut Mlcc, us: u64, port: u8) -> Placement {
-    let placement = arrive(agent, us, &data(), IN);
-    let queued = Queued { port, queue: 1, placement, bytes: 0, own_bytes: 1000 };
-    agent.on_queued(at(us), &data(), queued, &mut Outbox::new());
+fn arrive(agent: &mut Bed, us: u64, passing: &Passing, ports: Ports) -> Placement {
+    let own = &mut agent.agent;
+    let (placement, effects) = own.on_arrival(at(us), passing, ports, passing.source_qpn);
+    agent.changed = effects.rate.or(agent.changed);
     placement
 }
 
-fn leave(agent: &mut Mlcc, us: u64, tag: u32) -> Rework {
-    leave_by(agent, us, 0, tag)
+/// Data comes in and is queued at a port.
+fn queue(agent: &mut Bed, us: u64, port: u8) -> Placement {
+    let placement = arrive(agent, us, &data(), IN);
+    let queued = Queued { port, queue: 1, placement, bytes: 0, own_bytes: 1000 };
+    let effects = agent.agent.on_queued(at(us), &data(), queued);
+    agent.changed = effects.rate.or(agent.changed);
+    placement
 }
 
-fn leave_by(agent: &mut Mlcc, us: u64, port: u8, tag: u32) -> Rework {
+fn leave(agent: &mut Bed, us: u64, tag: u32) -> Rework {
+    leave_by(agent, us, 0, tag).rework
+}
+
+fn leave_by(agent: &mut Bed, us: u64, port: u8, tag: u32) -> Effects {
     let sr = data().sr;
-    agent.on_departure(at(us), &Departing { port, queue: 1, tag, bytes: 1000, sr })
+    agent.agent.on_departure(at(us), &Departing { port, queue: 1, tag, bytes: 1000, sr })
 }
 
-fn change(agent: &mut Mlcc) -> Option<(u8, u8, u64)> {
-    agent.pop_change().map(|c| (c.port, c.queue, c.rate.as_bps() / 1_000_000))
+fn change(agent: &mut Bed) -> Option<(u8, u8, u64)> {
+    agent.changed.take().map(|c| (c.port, c.queue, c.rate.as_bps() / 1_000_000))
 }
 
 #[test]
@@ -152,12 +172,17 @@ fn reflect__once_in_the_round_trip_of_the_datacenter() {
     let mut agent = agent(64);
     let placement = arrive(&mut agent, 1, &data(), OUT);
     assert_eq!(placement.flow, None, "in the queue of its 5-tuple");
-    let rework = leave_by(&mut agent, 2, 2, placement.tag);
-    assert_eq!(rework, Rework::Reflect(SrData { psn: 7, sent_ps: 9 }));
-    let due = [2, 10, 23, 24, 40, 46].map(|us| agent.reflect(at(us), placement.tag).is_some());
+    let mut leave = |us| {
+        let effects = leave_by(&mut agent, us, 2, placement.tag);
+        assert_eq!(effects.rework, Rework::Reflect);
+        effects.feedback
+    };
+    let due = [2, 10, 23, 24, 40, 46].map(|us| leave(us).is_some());
     assert_eq!(due, [true, false, false, true, false, true]);
-    let near = agent.reflect(at(100), placement.tag).unwrap();
-    assert_eq!((near.sender, near.ends, near.hop_limit), (SENDER, data().ends, 64));
+    let near = leave(100).unwrap();
+    assert_eq!((near.sender, near.ends), (Some(SENDER), data().ends));
+    let data = SrData { psn: 7, sent_ps: 9 };
+    assert_eq!(near.kind, OrderKind::Telemetry { data, hop_limit: 64 });
     assert_eq!(agent.near, 4);
 }
 
@@ -177,12 +202,12 @@ fn see__a_place_is_free_after_a_second_and_never_while_packets_wait() {
         own_bytes: 100,
         ..Queued::default()
     };
-    agent.on_queued(at(1), &of(0), queued, &mut Outbox::new());
+    agent.agent.on_queued(at(1), &of(0), queued);
     assert_eq!(arrive(&mut agent, 900_000, &of(9), IN), Placement::default(), "no place");
     assert_eq!(agent.flows.collisions, 1);
     let tag = arrive(&mut agent, 1_000_002, &of(9), IN).tag;
     assert!(tag > 0 && tag != first, "the first one's packet still waits");
-    assert_eq!(agent.flows(at(1_000_002)).count(), 2);
+    assert_eq!(agent.rated_flows(at(1_000_002)).len(), 2);
 }
 
 #[test]
@@ -197,9 +222,9 @@ fn on_departure__a_flow_of_the_other_direction_is_another_flow() {
     assert_eq!((change(&mut agent), agent.unknown), (Some((0, 1, 9_000)), 0));
     let begin = IntCredit { credit: 5, waiting_bytes: 0 };
     assert_eq!(leave(&mut agent, 4, tag), Rework::Begin(begin));
-    assert!(matches!(leave_by(&mut agent, 5, 2, out), Rework::Reflect(_)));
-    assert_eq!(agent.flows(at(6)).count(), 1);
-    let gauges = |us| agent.counters(at(us)).gauges;
+    assert_eq!(leave_by(&mut agent, 5, 2, out).rework, Rework::Reflect);
+    assert_eq!(agent.rated_flows(at(6)).len(), 1);
+    let gauges = |us| agent.counters(at(us)).remove(0).gauges;
     assert_eq!(gauges(6), [("flows", 2), ("waiting_bytes", 0)]);
     assert_eq!(gauges(1_000_003), [("flows", 0), ("waiting_bytes", 0)]);
 }

@@ -1,5 +1,6 @@
 //! Parameters of NDT.
 
+use crate::agent::api::{AgentPorts, Needs, Params, Scope};
 use crate::agent::checks::{check_ports, check_time, ratio};
 use crate::config::{MAX_QUEUES, PortConfig};
 use crate::error::{ConfigError, check_range};
@@ -58,8 +59,29 @@ impl Default for NdtConfig {
     }
 }
 
-impl NdtConfig {
-    pub(crate) fn validate(&self, all: &[PortConfig]) -> Result<(), ConfigError> {
+impl Params for NdtConfig {
+    fn entry_bytes(&self) -> usize {
+        super::flows::BYTES
+    }
+
+    fn side(&self) -> AgentPorts {
+        AgentPorts::Inside
+    }
+
+    fn ports(&self) -> &[u8] {
+        &self.inside
+    }
+
+    fn ports_mut(&mut self) -> &mut Vec<u8> {
+        &mut self.inside
+    }
+
+    fn needs(&self) -> Needs {
+        let controlled = Some((self.queue, self.weight));
+        Needs { scope: Scope::Ports, arrivals: true, feedback: true, controlled, ..Needs::NONE }
+    }
+
+    fn validate(&self, all: &[PortConfig]) -> Result<(), ConfigError> {
         if self.inside.is_empty() {
             let what = "is empty; name the ports that lead into the datacenter";
             return Err(ConfigError::new("inside", what));
@@ -78,7 +100,9 @@ impl NdtConfig {
         let each = |port: &u8| self.check_port(*port, &all[usize::from(*port)]);
         self.inside.iter().try_for_each(each)
     }
+}
 
+impl NdtConfig {
     fn check_port(&self, number: u8, port: &PortConfig) -> Result<(), ConfigError> {
         let error = |what| Err(ConfigError::new("queue", what));
         let queues = &port.queues;
@@ -117,7 +141,7 @@ impl NdtConfig {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::agent::config::AgentConfig;
+    use crate::agent::kind::AgentConfig;
     use crate::config::{QueueConfig, SwitchConfig};
 
     fn error(ports: Vec<PortConfig>, change: impl Fn(&mut NdtConfig)) -> Result<(), String> {

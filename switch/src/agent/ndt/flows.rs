@@ -1,7 +1,7 @@
 //! The state of NDT for each flow.
 
 use super::records::Records;
-use crate::agent::sets::{IDLE, KEY_BYTES, Sets};
+use crate::agent::sets::{IDLE, KEY_BYTES, Sets, Standing};
 use spanwire_base::{Dur, Time, u32_from, usize_from};
 
 /// Flows by addresses and the queue pair that sends them. One that has no waiting packets and has
@@ -12,8 +12,6 @@ pub(super) struct Flows {
     places: Sets<Flow>,
     /// Of the same place.
     records: Vec<Records>,
-    /// Flows that were forgotten for lack of room.
-    pub(super) evicted: u64,
     /// Of each port.
     active: Vec<Active>,
 }
@@ -69,7 +67,6 @@ impl Flows {
         Self {
             records: vec![Records::default(); places.len()],
             places,
-            evicted: 0,
             active: vec![Active { oldest: NONE, newest: NONE, flows: 0, congested: 0 }; ports],
         }
     }
@@ -102,7 +99,9 @@ impl Flows {
     pub(super) fn see(&mut self, now: Time, key: u64, port: u8) -> Option<usize> {
         let at = match self.find(key) {
             Some(at) if self.places.get(at).is_over(now) => {
-                self.put(at, key);
+                self.unlink(at);
+                *self.places.get_mut(at) = Flow::new();
+                self.records[at] = Records::default();
                 at
             }
             Some(at) => at,
@@ -161,19 +160,21 @@ impl Flows {
 
     /// A place for a new flow.
     fn take_place(&mut self, now: Time, key: u64) -> Option<usize> {
-        let idle = self.places.places(key).filter(|at| !self.places.get(*at).is_waiting());
-        let rank = |at: &usize| (!self.places.is_free(*at), self.places.get(*at).seen_at);
-        let at = idle.min_by_key(rank)?;
-        self.evicted += u64::from(!self.places.is_free(at) && !self.places.get(at).is_over(now));
-        self.put(at, key);
+        let by_age = |flow: &Flow| {
+            let is_used = !flow.is_over(now);
+            (!flow.is_waiting()).then_some(Standing { rank: flow.seen_at, is_used })
+        };
+        let (at, old) = self.places.take(key, Flow::new(), by_age)?;
+        if let Some(old) = old {
+            self.cut(&old);
+            self.records[at] = Records::default();
+        }
         Some(at)
     }
 
-    /// Puts a new flow into the place of one that is forgotten.
-    fn put(&mut self, at: usize, key: u64) {
-        self.unlink(at);
-        self.places.put(at, key, Flow::new());
-        self.records[at] = Records::default();
+    /// Flows that were forgotten for lack of room.
+    pub(super) fn evicted(&self) -> u64 {
+        self.places.evicted()
     }
 
     /// Appends a flow to the active ones of a port.
@@ -194,7 +195,14 @@ impl Flows {
     /// Takes a flow off the active ones, if it is one.
     fn unlink(&mut self, at: usize) {
         let flow = self.places.get_mut(at);
-        if !std::mem::take(&mut flow.is_active) {
+        let old = *flow;
+        flow.is_active = false;
+        self.cut(&old);
+    }
+
+    /// Joins the neighbours of a flow, if it was active.
+    fn cut(&mut self, flow: &Flow) {
+        if !flow.is_active {
             return;
         }
         let (older, newer) = (flow.older, flow.newer);
@@ -274,11 +282,11 @@ mod tests {
         }
         let place = flows.find(8);
         assert_eq!(flows.see(at(9), 9, 0), place, "the only one without takes the newcomer");
-        assert_eq!((flows.gauges(at(9), WINDOW), flows.evicted), ([8, 8, 0], 1));
+        assert_eq!((flows.gauges(at(9), WINDOW), flows.evicted()), ([8, 8, 0], 1));
         assert_eq!(flows.find(8), None);
         flows.flow(place.unwrap()).normal = 1;
         assert_eq!(flows.see(at(10), 10, 0), None);
-        assert_eq!((flows.gauges(at(10), WINDOW), flows.evicted), ([8, 8, 0], 1));
+        assert_eq!((flows.gauges(at(10), WINDOW), flows.evicted()), ([8, 8, 0], 1));
         assert_eq!(flows.active(0).flows, 8);
         let later = flows.gauges(at(1_000_009), WINDOW);
         assert_eq!(later, [8, 0, 0], "they wait, but none has sent for the window");
@@ -296,7 +304,7 @@ mod tests {
         assert_eq!(flows.see(at(1_000_000), 1, 0), Some(place));
         assert!(flows.flow(place).is_controlled());
         assert_eq!(flows.gauges(at(2_000_000), WINDOW), [0, 0, 0]);
-        assert_eq!((flows.see(at(2_000_000), 1, 1), flows.evicted), (Some(place), 0));
+        assert_eq!((flows.see(at(2_000_000), 1, 1), flows.evicted()), (Some(place), 0));
         assert!(!flows.flow(place).is_controlled() && flows.records(place).get(5).is_none());
         assert_eq!([0, 1].map(|port| flows.active(port).flows), [0, 1]);
         assert_eq!(flows.active(0).congested + flows.active(1).congested, 0);

@@ -1,41 +1,55 @@
 use super::*;
 use crate::agent::checks::ratio;
 use crate::agent::passing::SrData;
-use crate::agent::testing::{at, passing};
+use crate::agent::testing::{at, at_ports, passing};
 
 /// NDT at port 1, whose controlled queue is 2.
 fn ndt(change: impl Fn(&mut NdtConfig)) -> Ndt {
     let mut config = NdtConfig { inside: vec![1], flows: 64, ..NdtConfig::default() };
     change(&mut config);
-    Ndt::new(&config, |_| 2)
+    at_ports(&[1], |site| Ndt::new(&config, site))
 }
 
-/// Data of a flow come in from outside and are queued.
-fn come(ndt: &mut Ndt, us: u64, flow: u8, psn: u32) -> Placement {
+/// The change of the hold of its controlled queue.
+fn held(effects: &Effects) -> Option<bool> {
+    assert!(effects.feedback.is_none(), "it sends nothing");
+    effects.hold.map(|hold| {
+        assert_eq!((hold.port, hold.queue), (1, 2));
+        hold.is_held
+    })
+}
+
+/// Data of a flow come in from outside and are queued: its place, and whether its queue is held or
+/// released.
+fn come_held(ndt: &mut Ndt, us: u64, flow: u8, psn: u32) -> (Placement, Option<bool>) {
     let data = SrData { psn, sent_ps: 0 };
     let passing = Passing { sr: Some(data), ..passing(flow, 100, 1000) };
     let sender = Some(Qpn::new(flow.into()));
-    let placement = ndt.on_arrival(at(us), &passing, Ports { from: 0, to: 1 }, sender);
+    let (placement, arrived) = ndt.on_arrival(at(us), &passing, Ports { from: 0, to: 1 }, sender);
     let queued = Queued { port: 1, placement, bytes: 1000, ..Queued::default() };
-    let mut out = Outbox::new();
-    ndt.on_queued(at(us), &passing, queued, &mut out);
-    assert!(out.is_empty(), "it sends nothing");
-    placement
+    let queued = ndt.on_queued(at(us), &passing, queued);
+    (placement, held(&queued).or(held(&arrived)))
 }
 
-fn leave(ndt: &mut Ndt, us: u64, placement: Placement, psn: u32) {
+fn come(ndt: &mut Ndt, us: u64, flow: u8, psn: u32) -> Placement {
+    come_held(ndt, us, flow, psn).0
+}
+
+fn leave(ndt: &mut Ndt, us: u64, placement: Placement, psn: u32) -> Option<bool> {
     let queue = placement.queue.unwrap_or(0);
     let sr = Some(SrData { psn, sent_ps: 0 });
     let leaving = Departing { port: 1, queue, tag: placement.tag, bytes: 1000, sr };
-    ndt.on_departure(at(us), &leaving);
+    held(&ndt.on_departure(at(us), &leaving))
 }
 
 /// An acknowledgement of a flow comes back from inside, which the receiver held for `held_us`.
-fn acknowledge(ndt: &mut Ndt, us: u64, flow: u8, newest: u32, held_us: u32) {
+fn acknowledge(ndt: &mut Ndt, us: u64, flow: u8, newest: u32, held_us: u32) -> Option<bool> {
     let times = SrAckPassing { newest, ack_delay_ns: held_us * 1000, rx_delay_ns: 0, credit: None };
     let mut back = passing(100, flow, 100);
     (back.is_data, back.ack, back.ends.dest_qpn) = (false, Some(times), Qpn::new(flow.into()));
-    assert_eq!(ndt.on_arrival(at(us), &back, Ports { from: 1, to: 0 }, None), Placement::default());
+    let (placement, effects) = ndt.on_arrival(at(us), &back, Ports { from: 1, to: 0 }, None);
+    assert_eq!(placement, Placement::default());
+    held(&effects)
 }
 
 /// A packet of a flow that passes in `us`, and whose acknowledgement comes `trip_us` later.
@@ -46,14 +60,9 @@ fn trip(ndt: &mut Ndt, us: u64, flow: u8, psn: u32, trip_us: u64) {
 }
 
 fn counter(ndt: &Ndt, name: &str) -> u64 {
-    let all = ndt.counters(at(0));
+    let all = ndt.counters(at(0)).remove(0);
     let both = all.counters.iter().chain(&all.gauges);
     both.copied().find(|(own, _)| *own == name).expect("it is there").1
-}
-
-/// The changes of the hold of its controlled queue.
-fn holds(ndt: &mut Ndt) -> Vec<bool> {
-    std::iter::from_fn(|| ndt.pop_hold()).map(|hold| hold.is_held).collect()
 }
 
 #[test]
@@ -90,7 +99,9 @@ fn on_ack__the_time_that_the_receiver_took_is_no_congestion() {
         acknowledge(&mut ndt, 37, flow, 0, 20);
     }
     assert_eq!((counter(&ndt, "flows_congested"), counter(&ndt, "acks")), (0, 8));
-    (1..=8).for_each(|flow| acknowledge(&mut ndt, 37, flow, 0, 0));
+    for flow in 1..=8 {
+        acknowledge(&mut ndt, 37, flow, 0, 0);
+    }
     assert_eq!(counter(&ndt, "flows_congested"), 8);
 }
 
@@ -108,14 +119,15 @@ fn on_arrival__packets_of_other_modes_stay_where_they_are() {
     let mut ndt = ndt(|_| ());
     let ports = Ports { from: 0, to: 1 };
     let rc = passing(1, 100, 1000);
+    let nothing = (Placement::default(), Effects::NONE);
     let sender = Some(Qpn::new(1));
-    assert_eq!(ndt.on_arrival(at(1), &rc, ports, sender), Placement::default());
+    assert_eq!(ndt.on_arrival(at(1), &rc, ports, sender), nothing);
     let sr = Passing { sr: Some(SrData { psn: 0, sent_ps: 0 }), ..rc };
-    assert_eq!(ndt.on_arrival(at(1), &sr, ports, None), Placement::default());
+    assert_eq!(ndt.on_arrival(at(1), &sr, ports, None), nothing);
     assert_eq!(counter(&ndt, "data_no_qpn"), 1);
     let within = Ports { from: 1, to: 1 };
-    assert_eq!(ndt.on_arrival(at(1), &sr, within, sender), Placement::default());
-    assert_ne!(ndt.on_arrival(at(1), &sr, ports, sender).tag, 0);
+    assert_eq!(ndt.on_arrival(at(1), &sr, within, sender), nothing);
+    assert_ne!(ndt.on_arrival(at(1), &sr, ports, sender).0.tag, 0);
 }
 
 #[test]
@@ -125,27 +137,22 @@ fn pause__lasts_until_a_flow_recovers_and_returns_after_a_round() {
         // Seven of ten are not more than 0.7.
         trip(&mut ndt, 10, flow, 0, if flow <= 7 { 11 } else { 5 });
     }
-    let first = come(&mut ndt, 30, 1, 1);
-    assert_eq!((first.queue, holds(&mut ndt)), (Some(2), vec![]));
+    let (first, change) = come_held(&mut ndt, 30, 1, 1);
+    assert_eq!((first.queue, change), (Some(2), None));
     trip(&mut ndt, 31, 8, 1, 11);
-    let second = come(&mut ndt, 43, 8, 2);
-    assert_eq!((second.queue, holds(&mut ndt)), (Some(2), vec![true]));
+    let (second, change) = come_held(&mut ndt, 43, 8, 2);
+    assert_eq!((second.queue, change), (Some(2), Some(true)));
     assert_eq!(ndt.poll_timeout(), Some(at(543)));
-    acknowledge(&mut ndt, 50, 2, 0, 40);
-    assert_eq!((holds(&mut ndt), ndt.poll_timeout()), (vec![false], None));
+    assert_eq!((acknowledge(&mut ndt, 50, 2, 0, 40), ndt.poll_timeout()), (Some(false), None));
     // Eight of ten again, but the controlled queue has not had its turn.
     acknowledge(&mut ndt, 51, 2, 0, 0);
-    come(&mut ndt, 52, 1, 2);
-    assert!(holds(&mut ndt).is_empty());
+    assert_eq!(come_held(&mut ndt, 52, 1, 2).1, None);
     leave(&mut ndt, 53, first, 1);
-    come(&mut ndt, 54, 1, 3);
-    assert_eq!((holds(&mut ndt), counter(&ndt, "pauses")), (vec![true], 2));
+    assert_eq!((come_held(&mut ndt, 54, 1, 3).1, counter(&ndt, "pauses")), (Some(true), 2));
     // No flow recovers.
-    let mut out = Outbox::new();
-    ndt.handle_timeout(at(553), 0, &mut out);
-    assert!(holds(&mut ndt).is_empty());
-    ndt.handle_timeout(at(554), 0, &mut out);
-    assert_eq!((holds(&mut ndt), ndt.poll_timeout()), (vec![false], None));
+    let mut timer = |us| held(&ndt.handle_timeout(at(us), |_| QueueView::default()));
+    assert_eq!([553, 554].map(&mut timer), [None, Some(false)]);
+    assert_eq!(ndt.poll_timeout(), None);
 }
 
 #[test]
@@ -153,10 +160,8 @@ fn pause__counts_the_flows_of_the_last_100_us() {
     let mut ndt = ndt(|_| ());
     (1..=10).for_each(|flow| trip(&mut ndt, 10, flow, 0, 5));
     trip(&mut ndt, 20, 11, 0, 11);
-    come(&mut ndt, 110, 11, 1);
-    assert_eq!((counter(&ndt, "flows_active"), holds(&mut ndt)), (11, vec![]));
-    come(&mut ndt, 111, 11, 2);
-    assert_eq!((counter(&ndt, "flows_active"), holds(&mut ndt)), (1, vec![true]));
+    assert_eq!((come_held(&mut ndt, 110, 11, 1).1, counter(&ndt, "flows_active")), (None, 11));
+    assert_eq!((come_held(&mut ndt, 111, 11, 2).1, counter(&ndt, "flows_active")), (Some(true), 1));
 }
 
 #[test]
@@ -166,13 +171,13 @@ fn is_held__until_older_packets_of_the_flow_have_left_the_normal_queue() {
     let before: Vec<_> = (1..=2).map(|psn| come(&mut ndt, 20, 1, psn)).collect();
     let other = come(&mut ndt, 20, 2, 0);
     acknowledge(&mut ndt, 21, 1, 0, 0);
-    let behind = come(&mut ndt, 22, 1, 3);
-    assert_eq!((behind.queue, holds(&mut ndt)), (Some(2), vec![true]));
-    leave(&mut ndt, 23, before[0], 1);
-    assert!(holds(&mut ndt).is_empty());
-    leave(&mut ndt, 24, before[1], 2);
-    assert_eq!(holds(&mut ndt), [false], "not for the other flow's");
-    leave(&mut ndt, 25, behind, 3);
-    leave(&mut ndt, 26, other, 0);
-    assert!(holds(&mut ndt).is_empty());
+    let (behind, change) = come_held(&mut ndt, 22, 1, 3);
+    assert_eq!((behind.queue, change), (Some(2), Some(true)));
+    let first = leave(&mut ndt, 23, before[0], 1);
+    let second = leave(&mut ndt, 24, before[1], 2);
+    assert_eq!([first, second], [None, Some(false)], "not for the other flow's");
+    assert_eq!(
+        [(25, behind, 3), (26, other, 0)].map(|(us, p, n)| leave(&mut ndt, us, p, n)),
+        [None; 2]
+    );
 }

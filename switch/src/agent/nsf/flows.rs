@@ -1,6 +1,6 @@
 //! The state of NSF for each flow.
 
-use crate::agent::sets::{IDLE, KEY_BYTES, Sets};
+use crate::agent::sets::{IDLE, KEY_BYTES, Sets, Standing};
 use spanwire_base::{Dur, Time};
 
 /// Flows by addresses and queue pair. One that has sent nothing for [`IDLE`] is forgotten. If a set
@@ -8,8 +8,6 @@ use spanwire_base::{Dur, Time};
 #[derive(Debug)]
 pub(super) struct Flows {
     places: Sets<Flow>,
-    /// Flows that were forgotten for lack of room.
-    pub(super) evicted: u64,
 }
 
 /// One flow.
@@ -49,7 +47,7 @@ pub(super) enum Step {
 impl Flows {
     /// Places for `most` flows.
     pub(super) fn new(most: u32) -> Self {
-        Self { places: Sets::new(most, &Flow::new()), evicted: 0 }
+        Self { places: Sets::new(most, &Flow::new()) }
     }
 
     /// Flows that are not forgotten. O(places).
@@ -70,14 +68,13 @@ impl Flows {
     }
 
     fn take_place(&mut self, now: Time, key: u64) -> usize {
-        let places = self.places.places(key);
-        let first = places.start;
-        let rank = |at: &usize| (!self.places.is_free(*at), self.places.get(*at).seen);
-        let at = places.min_by_key(rank).unwrap_or(first);
-        let old = self.places.get(at);
-        self.evicted += u64::from(!self.places.is_free(at) && !is_over(now, old));
-        self.places.put(at, key, Flow::new());
-        at
+        let by_age = |flow: &Flow| Some(Standing { rank: flow.seen, is_used: !is_over(now, flow) });
+        self.places.take(key, Flow::new(), by_age).expect("any may go").0
+    }
+
+    /// Flows that were forgotten for lack of room.
+    pub(super) fn evicted(&self) -> u64 {
+        self.places.evicted()
     }
 }
 
@@ -161,11 +158,11 @@ mod tests {
         for key in 1..=9 {
             flows.of(at(key), key).least_ps = key;
         }
-        assert_eq!((flows.len(at(9)), flows.evicted), (8, 1));
+        assert_eq!((flows.len(at(9)), flows.evicted()), (8, 1));
         assert_eq!(flows.of(at(10), 2).least_ps, 2);
         assert_eq!(flows.of(at(11), 1).least_ps, u64::MAX, "it was forgotten");
         assert_eq!(flows.of(at(12), 2).least_ps, 2, "it was seen since");
-        assert_eq!(flows.evicted, 2);
+        assert_eq!(flows.evicted(), 2);
     }
 
     #[test]
@@ -175,6 +172,6 @@ mod tests {
         assert_eq!((flows.of(at(1_000_000), 5).least_ps, flows.len(at(1_999_999))), (0, 1));
         assert_eq!(flows.len(at(2_000_000)), 0);
         assert_eq!(flows.of(at(2_000_000), 5).least_ps, u64::MAX);
-        assert_eq!((flows.len(at(2_000_000)), flows.evicted), (1, 0));
+        assert_eq!((flows.len(at(2_000_000)), flows.evicted()), (1, 0));
     }
 }

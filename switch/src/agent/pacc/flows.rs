@@ -1,7 +1,7 @@
 //! The flows that pass one queue: what each sent in a period, and the CNPs allotted to it.
 
 use crate::agent::passing::{FlowEnds, Passing};
-use crate::agent::sets::{KEY_BYTES, Sets};
+use crate::agent::sets::{KEY_BYTES, Sets, Standing};
 use spanwire_base::{Dur, Time, u32_from, usize_from};
 use spanwire_wire::Qpn;
 use std::collections::VecDeque;
@@ -22,8 +22,6 @@ pub(super) struct Flows {
     counted_pkts: u64,
     /// Flows with CNPs to send, by the time of the next.
     due: VecDeque<(Time, u32)>,
-    /// Flows that were forgotten for lack of room.
-    pub(super) evicted: u64,
 }
 
 /// One flow.
@@ -58,7 +56,6 @@ impl Flows {
             counted: Vec::with_capacity(most),
             counted_pkts: 0,
             due: VecDeque::with_capacity(most),
-            evicted: 0,
         }
     }
 
@@ -156,21 +153,16 @@ impl Flows {
 
     /// A place for a new flow.
     fn take_place(&mut self, key: u64) -> usize {
-        let places = self.places.places(key);
-        let (first, period) = (places.start, self.period);
-        let rank = |at: &usize| {
-            let flow = self.places.get(*at);
-            (!self.places.is_free(*at), flow.left > 0, flow.sent_in(period))
+        let period = self.period;
+        let by_bytes = |flow: &Flow| {
+            let is_recent = [period, period.wrapping_sub(1)].contains(&flow.period);
+            let waits = flow.left > 0;
+            Some(Standing { rank: (waits, flow.sent_in(period)), is_used: is_recent || waits })
         };
-        let at = places.min_by_key(rank).unwrap_or(first);
-        let old = *self.places.get(at);
-        if !self.places.is_free(at) {
-            let is_present = old.period == period;
-            self.evicted +=
-                u64::from(is_present || old.period == period.wrapping_sub(1) || old.left > 0);
-            // Fewer, if it sent 2^32 periods ago.
-            self.sent[0] = self.sent[0].saturating_sub(is_present.into());
-        }
+        let (at, old) = self.places.take(key, Flow::new(), by_bytes).expect("any may go");
+        let Some(old) = old else { return at };
+        // Fewer, if it sent 2^32 periods ago.
+        self.sent[0] = self.sent[0].saturating_sub((old.period == period).into());
         if old.left > 0 {
             self.due.retain(|(_, place)| *place != u32_from(at));
         }
@@ -178,8 +170,12 @@ impl Flows {
             self.counted.retain(|place| *place != u32_from(at));
             self.counted_pkts -= u64::from(old.counted);
         }
-        self.places.put(at, key, Flow::new());
         at
+    }
+
+    /// Flows that were forgotten for lack of room.
+    pub(super) fn evicted(&self) -> u64 {
+        self.places.evicted()
     }
 }
 
@@ -300,9 +296,9 @@ mod tests {
     fn on_packet__a_full_set_forgets_the_flow_that_sent_least() {
         let mut flows = Flows::new(1, 4000);
         (0..8).for_each(|source| push(&mut flows, 0, source, 1000 + u64::from(source), true));
-        assert_eq!((flows.len(), flows.evicted, flows.counted()), (8, 0, 8));
+        assert_eq!((flows.len(), flows.evicted(), flows.counted()), (8, 0, 8));
         push(&mut flows, 0, 100, 5000, true);
-        assert_eq!((flows.len(), flows.evicted, flows.counted()), (8, 1, 8));
+        assert_eq!((flows.len(), flows.evicted(), flows.counted()), (8, 1, 8));
         carried(&mut flows, 0, (1, 0));
         let mut sources: Vec<u8> = due(&mut flows, 0).into_iter().map(|(_, from)| from).collect();
         sources.sort_unstable();

@@ -1,6 +1,6 @@
 //! PACC's control law: how many CNPs a queue causes in a period, and who gets them.
 
-use crate::agent::config::PaccConfig;
+use super::config::PaccConfig;
 use crate::units::Ratio;
 use spanwire_base::Dur;
 

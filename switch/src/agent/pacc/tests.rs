@@ -1,7 +1,7 @@
 mod oracle;
 
 use super::*;
-use crate::agent::testing::{at, passing};
+use crate::agent::testing::{at, at_ports, passing};
 use oracle::Oracle;
 use proptest::prelude::*;
 
@@ -9,14 +9,13 @@ use proptest::prelude::*;
 fn pacc(change: impl Fn(&mut PaccConfig)) -> Pacc {
     let mut config = PaccConfig { ports: vec![0], flows: 64, ..PaccConfig::default() };
     change(&mut config);
-    Pacc::new(&config, 0)
+    at_ports(&[0], |site| Pacc::new(&config, site))
 }
 
 /// Queues a packet.
 fn push(pacc: &mut Pacc, now: Time, passing: &Passing, queue_bytes: u64) {
-    let mut out = Outbox::new();
-    pacc.on_queued(now, passing, Queued { bytes: queue_bytes, ..Queued::default() }, &mut out);
-    assert!(out.is_empty(), "CNPs leave by timers");
+    let queued = Queued { bytes: queue_bytes, ..Queued::default() };
+    assert_eq!(pacc.on_queued(now, passing, queued), Effects::NONE, "CNPs leave by timers");
 }
 
 /// Runs the timers until `until_us` with a queue of `queue_bytes`; the times of CNPs in
@@ -24,11 +23,10 @@ fn push(pacc: &mut Pacc, now: Time, passing: &Passing, queue_bytes: u64) {
 fn run(pacc: &mut Pacc, until_us: u64, queue_bytes: u64) -> Vec<(u64, u8)> {
     let mut sent = Vec::new();
     while let Some(now) = pacc.poll_timeout().filter(|due| *due <= at(until_us)) {
-        let mut out = Outbox::new();
-        pacc.handle_timeout(now, queue_bytes, &mut out);
-        let us = now.as_ns() / 1000;
-        sent.extend(out.iter().map(|order| (us, order.ends.source_number())));
-        assert!(pacc.poll_timeout() != Some(now) || out.is_full(), "the timer makes progress");
+        let view = |_| QueueView { bytes: queue_bytes, ..QueueView::default() };
+        let order = pacc.handle_timeout(now, view).feedback;
+        sent.extend(order.map(|order| (now.as_ns() / 1000, order.ends.source_number())));
+        assert!(pacc.poll_timeout() != Some(now) || order.is_some(), "the timer makes progress");
     }
     sent
 }
@@ -111,7 +109,7 @@ fn poll_timeout__ends_when_nothing_passes() {
     push(&mut pacc, at(1000), &passing(1, 9, 9000), 200_000);
     run(&mut pacc, 2000, 0);
     assert_eq!(pacc.poll_timeout(), None);
-    assert_eq!(pacc.counters(at(0)).gauges[0], ("flows", 0));
+    assert_eq!(pacc.counters(at(0))[0].gauges[0], ("flows", 0));
 }
 
 proptest! {
@@ -155,7 +153,7 @@ proptest! {
             push(&mut pacc, at(now_us), &passing(host, 99, 1500), queue_kb * 1000);
         }
         let counters: std::collections::BTreeMap<_, _> =
-            pacc.counters(at(0)).counters.into_iter().collect();
+            pacc.counters(at(0)).remove(0).counters.into_iter().collect();
         prop_assert!(counters["cnps_due"] <= counters["cnps_allotted"]);
         prop_assert_eq!(counters["cnps_due"], u64_from(sent.len()));
         for host in 0..12 {

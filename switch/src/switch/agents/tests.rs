@@ -3,7 +3,9 @@ mod mlcc;
 mod ndt;
 
 use super::*;
-use crate::agent::config::{AgentConfig, NsfConfig, PaccConfig};
+use crate::agent::kind::AgentConfig;
+use crate::agent::nsf::config::NsfConfig;
+use crate::agent::pacc::config::PaccConfig;
 use crate::config::{ForwardingConfig, Hop, PortConfig, Route, Spread, SwitchConfig};
 use crate::lpm::Prefix;
 use crate::testing::roce_frame;

@@ -1,10 +1,10 @@
 //! Tables of agents after hostile traffic: no entry stays.
 
 use super::*;
-use crate::agent::config::NsfClock;
 use crate::agent::ecn::config::EcnAgentConfig;
 use crate::agent::mlcc::config::MlccConfig;
 use crate::agent::ndt::config::NdtConfig;
+use crate::agent::nsf::config::NsfClock;
 use crate::config::{EcnConfig, FlowsConfig, QueueConfig, StaticMac};
 use proptest::prelude::*;
 use spanwire_base::Rate;
