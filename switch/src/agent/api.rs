@@ -143,6 +143,11 @@ pub(crate) trait Agent {
         Effects::NONE
     }
 
+    /// The flow at a place that one of its orders names, and the queue pair that sends it, if known.
+    fn flow_at(&self, _place: u32) -> Option<(FlowEnds, Option<Qpn>)> {
+        None
+    }
+
     /// Handles a timer that is due, with its queue at each of its ports as `view` gives it. The
     /// agent is called again as long as it stays due.
     fn handle_timeout(&mut self, _: Time, _view: impl Fn(u8) -> QueueView) -> Effects {
@@ -273,14 +278,23 @@ impl Effects {
     }
 }
 
+/// Every call returns effects: in two cache lines they are copied without a call.
+const _: () = assert!(size_of::<Effects>() <= 128);
+
 /// Feedback to be made for the sender of a flow.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) struct Order {
-    /// The flow.
-    pub(crate) ends: FlowEnds,
-    /// The queue pair that sends it, if its packet has said so.
-    pub(crate) sender: Option<Qpn>,
+    pub(crate) to: OrderTo,
     pub(crate) kind: OrderKind,
+}
+
+/// The flow whose sender gets feedback.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum OrderTo {
+    /// That of the packet that was queued.
+    Packet,
+    /// That at a place of the agent's: see [`Agent::flow_at`].
+    Place(u32),
 }
 
 /// Kinds of feedback.

@@ -1,6 +1,6 @@
 //! Frames of feedback, and their limit.
 
-use super::api::{Order, OrderKind};
+use super::api::OrderKind;
 use super::passing::{FlowEnds, SrData};
 use crate::config::FEEDBACK_CLASS;
 use spanwire_wire::{
@@ -42,16 +42,17 @@ impl Limit {
     }
 }
 
-/// Writes the feedback of an order to the queue pair `qpn`; returns its length. `stack` is the
+/// Writes feedback to the queue pair `qpn`, the sender of a flow; returns its length. `stack` is the
 /// telemetry of the packet that it is about, if it is about that.
 pub(super) fn write(
-    order: &Order,
+    kind: OrderKind,
+    ends: &FlowEnds,
     qpn: Qpn,
     stack: Option<&IntStack<'_>>,
     frame: &mut [u8; FRAME_MAX],
 ) -> Option<usize> {
-    let (kind, data, hop_limit) = match order.kind {
-        OrderKind::Cnp => return cnp(&order.ends, qpn, frame),
+    let (kind, data, hop_limit) = match kind {
+        OrderKind::Cnp => return cnp(ends, qpn, frame),
         OrderKind::PseudoAck { data, hop_limit } => (NearKind::PseudoAck, data, hop_limit),
         OrderKind::Telemetry { data, hop_limit } => (NearKind::Telemetry, data, hop_limit),
     };
@@ -67,7 +68,7 @@ pub(super) fn write(
             IntRecords::parse(&echo[..INT_ECHO_HEADER_LEN + len])
         }
     };
-    near(&order.ends, qpn, &SrNearRepr { kind, psn, hop_limit, echo_ps, int }, frame)
+    near(ends, qpn, &SrNearRepr { kind, psn, hop_limit, echo_ps, int }, frame)
 }
 
 /// Writes a CNP to the queue pair `qpn`, the sender of a flow; returns its length. It carries the

@@ -9,7 +9,7 @@ use super::mlcc::{Mlcc, config::MlccConfig, report::MlccFlow};
 use super::ndt::{Ndt, config::NdtConfig};
 use super::nsf::{Nsf, config::NsfConfig};
 use super::pacc::{Pacc, config::PaccConfig};
-use super::passing::Passing;
+use super::passing::{FlowEnds, Passing};
 use crate::queue::QueueView;
 use serde::{Deserialize, Serialize};
 use spanwire_base::Time;
@@ -81,6 +81,10 @@ macro_rules! agents {
             #[inline]
             fn on_departure(&mut self, now: Time, leaving: &Departing) -> Effects {
                 match self { $(Self::$Name(own) => own.on_departure(now, leaving),)* }
+            }
+
+            fn flow_at(&self, place: u32) -> Option<(FlowEnds, Option<Qpn>)> {
+                match self { $(Self::$Name(own) => own.flow_at(place),)* }
             }
 
             fn handle_timeout(&mut self, now: Time, view: impl Fn(u8) -> QueueView) -> Effects {

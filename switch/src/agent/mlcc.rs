@@ -6,8 +6,8 @@ mod flows;
 pub(crate) mod report;
 
 use super::api::{
-    Agent, AgentCounters, Departing, Effects, Order, OrderKind, Placement, Ports, Queued, Rework,
-    Site,
+    Agent, AgentCounters, Departing, Effects, Order, OrderKind, OrderTo, Placement, Ports, Queued,
+    Rework, Site,
 };
 use super::passing::{FlowEnds, Passing, SrData};
 use config::MlccConfig;
@@ -59,7 +59,7 @@ impl Mlcc {
         flow.near_at = now + self.config.rtt_d;
         self.near += 1;
         let kind = OrderKind::Telemetry { data, hop_limit: flow.hop_limit };
-        Some(Order { ends: flow.ends, sender: Some(flow.sender), kind })
+        Some(Order { to: OrderTo::Place(u32_from(at)), kind })
     }
 
     fn is_outside(&self, port: u8) -> bool {
@@ -162,6 +162,11 @@ impl Agent for Mlcc {
             credit: flow.credit.unwrap_or(0),
             waiting_bytes: u32::try_from(flow.queued_bytes).unwrap_or(u32::MAX),
         }))
+    }
+
+    fn flow_at(&self, place: u32) -> Option<(FlowEnds, Option<Qpn>)> {
+        let flow = self.flows.get(usize_from(place.into()));
+        Some((flow.ends, Some(flow.sender)))
     }
 
     fn counters(&self, now: Time) -> Vec<AgentCounters> {

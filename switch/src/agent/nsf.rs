@@ -3,7 +3,7 @@
 pub(crate) mod config;
 mod flows;
 
-use super::api::{Agent, AgentCounters, Effects, Order, OrderKind, Queued, Site};
+use super::api::{Agent, AgentCounters, Effects, Order, OrderKind, OrderTo, Queued, Site};
 use super::passing::Passing;
 use config::{NsfClock, NsfConfig};
 use flows::{Flows, Step};
@@ -49,8 +49,7 @@ impl Agent for Nsf {
         }
         self.ordered += 1;
         let kind = OrderKind::PseudoAck { data, hop_limit: passing.hop_limit };
-        let order = Order { ends: passing.ends, sender: passing.source_qpn, kind };
-        Effects::feedback(Some(order))
+        Effects::feedback(Some(Order { to: OrderTo::Packet, kind }))
     }
 
     fn counters(&self, now: Time) -> Vec<AgentCounters> {

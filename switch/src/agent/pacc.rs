@@ -4,13 +4,14 @@ pub(crate) mod config;
 mod flows;
 mod law;
 
-use super::api::{Agent, AgentCounters, Effects, Order, OrderKind, Queued, Site};
-use super::passing::Passing;
+use super::api::{Agent, AgentCounters, Effects, Order, OrderKind, OrderTo, Queued, Site};
+use super::passing::{FlowEnds, Passing};
 use crate::queue::QueueView;
 use config::PaccConfig;
 use flows::Flows;
 use law::{Law, share, share_max};
 use spanwire_base::{Dur, Time, u64_from};
+use spanwire_wire::Qpn;
 
 /// PACC at one queue.
 ///
@@ -131,6 +132,10 @@ impl Agent for Pacc {
         Effects::NONE
     }
 
+    fn flow_at(&self, place: u32) -> Option<(FlowEnds, Option<Qpn>)> {
+        Some(self.flows.at(place))
+    }
+
     /// The next CNP that is due, if any is.
     fn handle_timeout(&mut self, now: Time, view: impl Fn(u8) -> QueueView) -> Effects {
         let queue_bytes = view(self.port).bytes;
@@ -148,7 +153,7 @@ impl Agent for Pacc {
         }
         let due = self.flows.pop_due(now, self.config.spacing);
         self.cnps_ordered += u64::from(due.is_some());
-        let cnp = |(ends, sender)| Order { ends, sender, kind: OrderKind::Cnp };
+        let cnp = |place| Order { to: OrderTo::Place(place), kind: OrderKind::Cnp };
         Effects::feedback(due.map(cnp))
     }
 

@@ -1,20 +1,20 @@
 //! The agents of one switch.
 
 use super::api::{
-    Agent, AgentCounters, Departing, Effects, Needs, Order, Placement, Ports, Queued, Scope, Site,
-    Thresholds,
+    Agent, AgentCounters, Departing, Effects, Needs, Order, OrderTo, Placement, Ports, Queued,
+    Scope, Site, Thresholds,
 };
 use super::ecn::trace::EcnStep;
 use super::feedback::{self, FRAME_MAX, Limit};
 use super::kind::Kind;
 use super::mlcc::report::MlccFlow;
-use super::passing::Passing;
+use super::passing::{FlowEnds, Passing};
 use super::qpns::Qpns;
 use crate::config::SwitchConfig;
 use crate::queue::QueueView;
 use arrayvec::ArrayVec;
 use spanwire_base::Time;
-use spanwire_wire::IntStack;
+use spanwire_wire::{IntStack, Qpn};
 
 /// The agents of a switch.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub(crate) struct Agents {
     /// The earliest timer, or an earlier time.
     next_at: Option<Time>,
     /// One of them sees packets before they are queued.
-    has_arrivals: bool,
+    pub(crate) sees_arrivals: bool,
     /// One of them reads the telemetry of packets.
     pub(crate) reads_telemetry: bool,
 }
@@ -101,7 +101,7 @@ impl Agents {
         }
         (!all.is_empty()).then(|| {
             Box::new(Self {
-                has_arrivals: all.iter().any(|at| at.needs.arrivals),
+                sees_arrivals: all.iter().any(|at| at.needs.arrivals),
                 reads_telemetry: all.iter().any(|at| at.needs.telemetry),
                 all,
                 by_port,
@@ -116,49 +116,30 @@ impl Agents {
         self.by_port.get(usize::from(port)).copied().flatten().map(usize::from)
     }
 
-    /// A packet was forwarded: the queue that it is to take, by the agent of the port by which it
-    /// leaves, and the effects of both ports' agents.
+    /// A packet was forwarded: its placement by the agent at a port, one of both `ports`, and the
+    /// effects. `None` if there is none, or it is that of the other port too and has seen the packet.
     #[inline]
     pub(crate) fn on_arrival(
         &mut self,
         now: Time,
         passing: &Passing,
         ports: Ports,
-    ) -> (Placement, [Effects; 2]) {
-        let mut effects = [Effects::NONE; 2];
-        let mut placement = Placement::default();
-        if self.has_arrivals {
-            let (from, to) = (self.index(ports.from), self.index(ports.to));
-            // One agent at both ports sees the packet once.
-            if let Some(from) = from.filter(|from| Some(*from) != to) {
-                (_, effects[0]) = self.arrive(now, passing, ports, from);
-            }
-            if let Some(to) = to {
-                (placement, effects[1]) = self.arrive(now, passing, ports, to);
-            }
+        port: u8,
+    ) -> Option<(Placement, Effects)> {
+        let index = self.index(port)?;
+        if !self.all[index].needs.arrivals
+            || port == ports.from && self.index(ports.to) == Some(index)
+        {
+            return None;
         }
-        (placement, effects)
-    }
-
-    #[inline]
-    fn arrive(
-        &mut self,
-        now: Time,
-        passing: &Passing,
-        ports: Ports,
-        index: usize,
-    ) -> (Placement, Effects) {
         let at = &mut self.all[index];
-        if !at.needs.arrivals {
-            return (Placement::default(), Effects::NONE);
-        }
         let sender = match passing.is_data {
             true => passing.source_qpn.or_else(|| self.qpns.find(&passing.ends)),
             false => None,
         };
         let arrived = at.agent.on_arrival(now, passing, ports, sender);
         self.note(index);
-        arrived
+        Some(arrived)
     }
 
     /// A packet was queued at a port.
@@ -255,22 +236,27 @@ impl Agents {
         turn
     }
 
-    /// The frame of an order of the agent at a port, about a packet with this telemetry, unless the
-    /// sender is unknown or the limit is reached.
+    /// The frame of an order of the agent at a port, unless the sender is unknown or the limit is
+    /// reached. `packet` is that which was queued, `stack` the telemetry of that which leaves.
     pub(crate) fn make(
         &mut self,
         port: u8,
         order: &Order,
+        packet: Option<&Passing>,
         stack: Option<&IntStack<'_>>,
     ) -> Option<Made> {
         let index = self.index(port)?;
         let at = &mut self.all[index];
-        let Some(qpn) = order.sender.or_else(|| self.qpns.find(&order.ends)) else {
+        let (ends, sender): (FlowEnds, Option<Qpn>) = match order.to {
+            OrderTo::Packet => packet.map(|packet| (packet.ends, packet.source_qpn))?,
+            OrderTo::Place(place) => at.agent.flow_at(place)?,
+        };
+        let Some(qpn) = sender.or_else(|| self.qpns.find(&ends)) else {
             at.counters.no_qpn += 1;
             return None;
         };
         let mut frame = [0; FRAME_MAX];
-        let len = feedback::write(order, qpn, stack, &mut frame)?;
+        let len = feedback::write(order.kind, &ends, qpn, stack, &mut frame)?;
         if !at.limit.take(crate::link::wire_bytes(len, 0)) {
             at.counters.limited += 1;
             return None;

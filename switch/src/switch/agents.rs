@@ -2,7 +2,8 @@
 
 use super::{Switch, id_of};
 use crate::agent::api::{
-    AgentCounters, Departing, Effects, Order, Ports, Queued, RateChange, Rework, Thresholds,
+    AgentCounters, Departing, Effects, Order, Placement, Ports, Queued, RateChange, Rework,
+    Thresholds,
 };
 use crate::agent::ecn::trace::EcnStep;
 use crate::agent::mlcc::report::MlccFlow;
@@ -64,15 +65,16 @@ impl Switch {
         arriving: &mut Arriving<'_>,
         passing: &Passing,
     ) {
-        let Some(agents) = &mut self.agents else { return };
         let from = arriving.meta.ingress;
-        let (placement, effects) = agents.on_arrival(now, passing, Ports { from, to: out });
-        (arriving.queue, arriving.flow) = (placement.queue, placement.flow);
-        if placement.tag != 0 {
-            arriving.meta.note(placement.tag, passing.sr);
-        }
-        for (port, effects) in [from, out].into_iter().zip(&effects) {
-            self.apply(now, port, effects);
+        let mut placement = Placement::default();
+        if self.agents.as_ref().is_some_and(|agents| agents.sees_arrivals) {
+            let ports = Ports { from, to: out };
+            self.on_arrival(now, passing, ports, from);
+            placement = self.on_arrival(now, passing, ports, out);
+            (arriving.queue, arriving.flow) = (placement.queue, placement.flow);
+            if placement.tag != 0 {
+                arriving.meta.note(placement.tag, passing.sr);
+            }
         }
         if let Outcome::Queued(_) = self.enqueue(now, out, arriving) {
             let port = &self.ports[usize::from(out)];
@@ -80,12 +82,22 @@ impl Switch {
             let bytes = port.queues[usize::from(queue)].bytes();
             let own_bytes = arriving.meta.wire_bytes();
             let queued = Queued { port: out, queue, placement, bytes, own_bytes };
-            let effects = self.agents.as_mut().map(|agents| agents.on_queued(now, passing, queued));
-            if let Some(effects) = effects {
-                self.apply(now, out, &effects);
+            if let Some(agents) = &mut self.agents {
+                let effects = agents.on_queued(now, passing, queued);
+                self.apply(now, out, &effects, Some(passing));
             }
         }
         self.note_agents();
+    }
+
+    /// The placement of a packet by the agent at one of its ports.
+    #[inline]
+    fn on_arrival(&mut self, now: Time, passing: &Passing, ports: Ports, port: u8) -> Placement {
+        let Some(agents) = &mut self.agents else { return Placement::default() };
+        let arrived = agents.on_arrival(now, passing, ports, port);
+        let Some((placement, effects)) = arrived else { return Placement::default() };
+        self.apply(now, port, &effects, Some(passing));
+        placement
     }
 
     /// Writes a packet with a tag of an agent, and its telemetry as the agent decides; `None` if it
@@ -114,7 +126,7 @@ impl Switch {
                 return Some(self.reflect(now, port, &effects, frame, sent));
             }
         };
-        self.apply(now, port, &effects);
+        self.apply(now, port, &effects, None);
         sent
     }
 
@@ -131,18 +143,19 @@ impl Switch {
         let stack = IntStack::find(&frame[..sent.len], sent.elided_bytes);
         let stack = stack.filter(|stack| stack.credit().is_some() && !stack.is_empty());
         if let (Some(stack), Some(order)) = (stack, &effects.feedback) {
-            self.send_feedback(now, port, order, Some(&stack));
+            self.send_feedback(now, port, order, (None, Some(&stack)));
         }
-        self.apply(now, port, &Effects { feedback: None, ..*effects });
+        self.apply(now, port, &Effects { feedback: None, ..*effects }, None);
         self.ports[usize::from(port)].empty_stack(frame, sent)
     }
 
-    /// Does what the agent at a port wants done, but for the telemetry of a packet.
+    /// Applies the effects that the agent at a port has returned, but for the telemetry of a packet
+    /// that leaves; `packet` is that which arrived, if it did.
     #[inline]
-    fn apply(&mut self, now: Time, port: u8, effects: &Effects) {
+    fn apply(&mut self, now: Time, port: u8, effects: &Effects, packet: Option<&Passing>) {
         let Effects { feedback, hold, rate, thresholds, rework: _ } = effects;
         if let Some(order) = feedback {
-            self.send_feedback(now, port, order, None);
+            self.send_feedback(now, port, order, (packet, None));
         }
         if let Some(hold) = hold {
             self.ports[usize::from(hold.port)].hold(hold.queue, hold.is_held);
@@ -236,9 +249,9 @@ impl Switch {
             let Some(turn) = agents.handle_timeout(now, view, &mut orders) else { break };
             // Feedback of one turn goes to different flows: its order does not matter.
             while let Some(order) = orders.pop() {
-                self.send_feedback(now, turn.port, &order, None);
+                self.send_feedback(now, turn.port, &order, (None, None));
             }
-            self.apply(now, turn.port, &turn.effects);
+            self.apply(now, turn.port, &turn.effects, None);
             if turn.is_last {
                 break;
             }
@@ -246,10 +259,17 @@ impl Switch {
         self.note_agents();
     }
 
-    /// Makes and forwards the feedback of the agent at a port, about a packet with this telemetry.
+    /// Makes and forwards the feedback of the agent at a port: see [`Agents::make`](crate::agent::set::Agents::make).
     #[inline(never)]
-    fn send_feedback(&mut self, now: Time, port: u8, order: &Order, stack: Option<&IntStack<'_>>) {
-        let made = self.agents.as_mut().and_then(|agents| agents.make(port, order, stack));
+    fn send_feedback(
+        &mut self,
+        now: Time,
+        port: u8,
+        order: &Order,
+        (packet, stack): (Option<&Passing>, Option<&IntStack<'_>>),
+    ) {
+        let agents = self.agents.as_mut();
+        let made = agents.and_then(|agents| agents.make(port, order, packet, stack));
         let Some(made) = made else { return };
         let has_route = self.originate(now, made.bytes());
         if let Some(agents) = &mut self.agents {

@@ -180,9 +180,10 @@ fn reflect__once_in_the_round_trip_of_the_datacenter() {
     let due = [2, 10, 23, 24, 40, 46].map(|us| leave(us).is_some());
     assert_eq!(due, [true, false, false, true, false, true]);
     let near = leave(100).unwrap();
-    assert_eq!((near.sender, near.ends), (Some(SENDER), data().ends));
-    let data = SrData { psn: 7, sent_ps: 9 };
-    assert_eq!(near.kind, OrderKind::Telemetry { data, hop_limit: 64 });
+    let sr = SrData { psn: 7, sent_ps: 9 };
+    assert_eq!(near.kind, OrderKind::Telemetry { data: sr, hop_limit: 64 });
+    let OrderTo::Place(place) = near.to else { panic!("{near:?}") };
+    assert_eq!(agent.flow_at(place), Some((data().ends, Some(SENDER))));
     assert_eq!(agent.near, 4);
 }
 

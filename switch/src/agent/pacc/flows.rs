@@ -129,8 +129,14 @@ impl Flows {
         self.sent = [0, self.sent[0]];
     }
 
-    /// The flow of a CNP that is due, and its sender if that is known.
-    pub(super) fn pop_due(&mut self, now: Time, spacing: Dur) -> Option<(FlowEnds, Option<Qpn>)> {
+    /// The flow at a place, and its sender if that is known.
+    pub(super) fn at(&self, place: u32) -> (FlowEnds, Option<Qpn>) {
+        let flow = self.places.get(usize_from(place.into()));
+        (flow.ends, flow.sender)
+    }
+
+    /// The place of the flow of a CNP that is due.
+    pub(super) fn pop_due(&mut self, now: Time, spacing: Dur) -> Option<u32> {
         let (_, place) = self.due.front().copied().filter(|(at, _)| *at <= now)?;
         self.due.pop_front();
         let flow = self.places.get_mut(usize_from(place.into()));
@@ -143,7 +149,7 @@ impl Flows {
             let before = self.due.partition_point(|(other, _)| *other <= at);
             self.due.insert(before, (at, place));
         }
-        Some((flow.ends, flow.sender))
+        Some(place)
     }
 
     /// When the next CNP is due.
@@ -225,8 +231,8 @@ mod tests {
     fn due(flows: &mut Flows, until_us: u64) -> Vec<(u64, u8)> {
         let mut sent = Vec::new();
         while let Some(next) = flows.next_due().filter(|next| *next <= at(until_us)) {
-            let (ends, _) = flows.pop_due(next, SPACING).expect("it is due");
-            sent.push((next.as_ns() / 1000, ends.source_number()));
+            let place = flows.pop_due(next, SPACING).expect("it is due");
+            sent.push((next.as_ns() / 1000, flows.at(place).0.source_number()));
         }
         sent
     }

@@ -25,7 +25,11 @@ fn run(pacc: &mut Pacc, until_us: u64, queue_bytes: u64) -> Vec<(u64, u8)> {
     while let Some(now) = pacc.poll_timeout().filter(|due| *due <= at(until_us)) {
         let view = |_| QueueView { bytes: queue_bytes, ..QueueView::default() };
         let order = pacc.handle_timeout(now, view).feedback;
-        sent.extend(order.map(|order| (now.as_ns() / 1000, order.ends.source_number())));
+        sent.extend(order.map(|order| {
+            let OrderTo::Place(place) = order.to else { panic!("CNPs are of flows") };
+            let (ends, _) = pacc.flow_at(place).expect("it is there");
+            (now.as_ns() / 1000, ends.source_number())
+        }));
         assert!(pacc.poll_timeout() != Some(now) || order.is_some(), "the timer makes progress");
     }
     sent
