@@ -4,8 +4,8 @@
 use spanwire_base::{Dur, Node, PortId, Rate, RxMeta, Time};
 use spanwire_switch::{
     AgentConfig, EcnAgentConfig, EcnConfig, EcnCpu, FlowsConfig, ForwardingConfig, Hop, MlccConfig,
-    NdtConfig, NsfClock, NsfConfig, PaccConfig, PfcConfig, PortConfig, Prefix, QueueConfig, Route,
-    Spread, Switch, SwitchConfig,
+    NdtConfig, NsfClock, NsfConfig, PaccConfig, PauseRound, PauseScope, PfcConfig, PortConfig,
+    Prefix, QueueConfig, Route, Spread, Switch, SwitchConfig,
 };
 use spanwire_wire::{
     BthRepr, EthernetRepr, ExtHeaders, Headers, IntFormat, IntHop, IpRepr, MacAddr, Opcode,
@@ -56,7 +56,7 @@ impl World {
         let clock = if is_set(4) { NsfClock::Relative } else { NsfClock::Synced };
         let cool = u32::from(sizes >> 2 & 7);
         let nsf = NsfConfig { outside: vec![2], clock, cool, flows, ..NsfConfig::default() };
-        let ndt = NdtConfig { inside: vec![3, 4], flows, ..NdtConfig::default() };
+        let ndt = ndt(options, flows);
         let ecn = EcnAgentConfig {
             ports: vec![0],
             interval: is_set(7).then(|| Dur::from_us(3)),
@@ -200,6 +200,19 @@ impl World {
             let left = agent.gauges.iter().find(|(name, n)| *n > 0 && !SETTINGS.contains(name));
             assert_eq!(left, None, "{}", agent.kind);
         }
+    }
+}
+
+/// NDT at two ports, with the choices of its pauses by bits.
+fn ndt(options: u8, flows: u32) -> NdtConfig {
+    let is_set = |bit: u8| options >> bit & 1 != 0;
+    NdtConfig {
+        inside: vec![3, 4],
+        flows,
+        pause_scope: if is_set(0) { PauseScope::Port } else { PauseScope::Switch },
+        pause_round: if is_set(1) { PauseRound::Held } else { PauseRound::Packet },
+        pause_probe: is_set(2),
+        ..NdtConfig::default()
     }
 }
 

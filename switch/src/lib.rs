@@ -47,7 +47,7 @@ pub use agent::ecn::{EcnModel, EcnReward, GAMMA};
 pub use agent::kind::AgentConfig;
 pub use agent::mlcc::config::MlccConfig;
 pub use agent::mlcc::report::MlccFlow;
-pub use agent::ndt::config::NdtConfig;
+pub use agent::ndt::config::{NdtConfig, PauseRound, PauseScope};
 pub use agent::nsf::config::{NsfClock, NsfConfig};
 pub use agent::pacc::config::PaccConfig;
 pub use config::{

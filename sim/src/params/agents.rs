@@ -5,7 +5,8 @@ use serde_json::Value as Json;
 use std::collections::BTreeMap;
 use std::fmt;
 
-/// Parameters of the agents of switches that were set, by name: `period=40us,spacing=8us`.
+/// Parameters of the agents of switches that were set, by name: `period=40us,spacing=8us`. The name
+/// of a kind before that of a parameter sets it of that kind alone: `ndt.threshold=20us`.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct AgentChoice(BTreeMap<String, String>);
 
@@ -28,33 +29,40 @@ impl AgentChoice {
         self.0.insert(name.to_owned(), text.to_owned());
     }
 
-    /// Applies them to every agent that has a parameter of this name. Thresholds in bytes are those
-    /// of the rate for which the agent is given.
+    /// Applies them to every agent that has a parameter of this name, first those that name no
+    /// kind. Thresholds in bytes are those of the rate for which the agent is given.
     ///
     /// # Errors
     /// The name of a parameter that no agent has, or that has an invalid value, and the reason.
     pub(crate) fn apply(&self, agents: &mut [AgentSetup]) -> Result<(), (String, String)> {
-        for (name, text) in &self.0 {
-            let mut known: Vec<String> = Vec::new();
-            let mut is_set = false;
-            for agent in &mut *agents {
-                let names = agent.names();
-                is_set |= names.contains(name);
-                if names.contains(name) {
-                    agent.set(name, text).map_err(|why| (name.clone(), why))?;
-                }
-                known.extend(names);
-            }
-            if !is_set {
-                let why = match known.is_empty() {
-                    true => "no switch has an agent; choose a scheme with one".to_owned(),
-                    false => format!("there is no such parameter; there are {}", known.join(", ")),
-                };
-                return Err((name.clone(), why));
-            }
-        }
-        Ok(())
+        let is_of_kind = |(name, _): &(&String, &String)| name.contains('.');
+        let (of_kinds, of_all): (Vec<_>, Vec<_>) = self.0.iter().partition(is_of_kind);
+        of_all.into_iter().chain(of_kinds).try_for_each(|(name, text)| apply(agents, name, text))
     }
+}
+
+/// Sets a parameter of the agents that have it.
+fn apply(agents: &mut [AgentSetup], name: &str, text: &str) -> Result<(), (String, String)> {
+    let (kind, field) = name.split_once('.').map_or((None, name), |(kind, f)| (Some(kind), f));
+    let mut known: Vec<String> = Vec::new();
+    let mut is_set = false;
+    for agent in agents {
+        let own = agent.config.kind();
+        let names = agent.names();
+        if kind.is_none_or(|kind| kind == own) && names.iter().any(|name| name == field) {
+            is_set = true;
+            agent.set(field, text).map_err(|why| (name.to_owned(), why))?;
+        }
+        known.extend(names.iter().map(|name| format!("{own}.{name}")));
+    }
+    if is_set {
+        return Ok(());
+    }
+    let why = match known.is_empty() {
+        true => "no switch has an agent; choose a scheme with one".to_owned(),
+        false => format!("there is no such parameter; there are {}", known.join(", ")),
+    };
+    Err((name.to_owned(), why))
 }
 
 impl fmt::Display for AgentChoice {
@@ -113,6 +121,16 @@ mod tests {
     }
 
     #[test]
+    fn apply__the_name_of_a_kind_sets_that_kind_alone() {
+        let mut agents = agents();
+        let choice = AgentChoice::parse("nsf.flows=16,flows=8").unwrap();
+        choice.apply(&mut agents).unwrap();
+        let configs = agents.map(|agent| agent.config);
+        let [AgentConfig::Pacc(pacc), AgentConfig::Nsf(nsf)] = &configs else { panic!() };
+        assert_eq!((pacc.flows, nsf.flows), (8, 16));
+    }
+
+    #[test]
     fn apply__errors_name_parameter_and_reason() {
         let error = |text: &str, agents: &mut [AgentSetup]| {
             AgentChoice::parse(text).unwrap().apply(agents).unwrap_err()
@@ -121,6 +139,8 @@ mod tests {
         assert!(name == "perod" && why.contains("period") && !why.contains("ports"), "{why}");
         let (name, why) = error("period=soon", &mut agents());
         assert!(name == "period" && why.contains("soon"), "{why}");
+        let (name, why) = error("nsf.period=40us", &mut agents());
+        assert!(name == "nsf.period" && why.contains("pacc.period"), "{why}");
         let (_, why) = error("period=40us", &mut []);
         assert!(why.contains("choose a scheme"), "{why}");
         assert_eq!(AgentChoice::parse("period"), None);

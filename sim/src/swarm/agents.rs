@@ -6,7 +6,10 @@ use crate::setup::{AgentSetup, Setup};
 use crate::topology::{Role, Topology};
 use spanwire_base::{Dur, Rate};
 use spanwire_cc::Algorithm;
-use spanwire_switch::{EcnAgentConfig, EcnCpu, NdtConfig, NsfClock, NsfConfig, PaccConfig, Ratio};
+use spanwire_switch::{
+    EcnAgentConfig, EcnCpu, NdtConfig, NsfClock, NsfConfig, PaccConfig, PauseRound, PauseScope,
+    Ratio,
+};
 
 /// Separates the draws of agents from all others, so that a seed keeps its network.
 pub(super) const SEED: u64 = 0x6167_656e_7473_5f6f;
@@ -105,6 +108,9 @@ impl Draw {
             active: Dur::from_us(self.pick(&[10, 100, 10_000])),
             max_pause: Dur::from_us(self.pick(&[1, 10, 50])),
             flows,
+            pause_scope: if self.one_in(2) { PauseScope::Port } else { PauseScope::Switch },
+            pause_round: if self.one_in(2) { PauseRound::Held } else { PauseRound::Packet },
+            pause_probe: self.one_in(2),
             ..NdtConfig::default()
         })
     }

@@ -7,7 +7,7 @@ use crate::setup::{AgentSetup, Setup};
 use crate::topology::Topology;
 use crate::workload::Flow;
 use spanwire_base::{Dur, Rate, Time, u64_from};
-use spanwire_switch::AgentConfig;
+use spanwire_switch::{AgentConfig, PauseRound};
 use spanwire_transport::Config;
 
 impl Setup {
@@ -81,16 +81,20 @@ pub(super) fn longest_rtt(topology: &Topology, setup: &Setup) -> Dur {
     let leaving = leaving * u64::from(setup.workers);
     let leaving = slowest.time_for(leaving * u64::from(setup.max_frame_bytes() + 100));
     let host = host_delay_max(setup) + leaving;
-    let (turns, paused) = throttling(setup, slowest, outstanding);
+    let (turns, paused) = throttling(setup, slowest, outstanding, hops);
     (Dur::from_ps(farthest) * hops + waiting * turns + host + paused) * 2 + Dur::from_us(300)
 }
 
-/// The times that a queue takes longer because NDT throttles it, its longest pauses, one before
-/// each packet of every flow, and the time in which MLCC lets `outstanding` bytes in.
-fn throttling(setup: &Setup, slowest: Rate, outstanding: u64) -> (u64, Dur) {
+/// The times that a queue takes longer because NDT throttles it, its longest pauses, one at each
+/// switch, or one before each packet of every flow, and the time in which MLCC lets `outstanding`
+/// bytes in.
+fn throttling(setup: &Setup, slowest: Rate, outstanding: u64, hops: u64) -> (u64, Dur) {
     let pkts = u64::from(setup.window_pkts) * u64_from(FLOWS_MAX);
     let of = |agent: &AgentSetup| match &agent.config {
-        AgentConfig::Ndt(ndt) => Some((u64::from(ndt.weight) + 1, ndt.max_pause * pkts)),
+        AgentConfig::Ndt(ndt) => {
+            let pauses = if ndt.pause_round == PauseRound::Held { hops } else { pkts };
+            Some((u64::from(ndt.weight) + 1, ndt.max_pause * pauses))
+        }
         AgentConfig::Mlcc(mlcc) => {
             let initial = slowest.min(mlcc.initial.unwrap_or(slowest)).time_for(outstanding);
             let frame = slowest.time_for(u64::from(setup.max_frame_bytes() + 100));

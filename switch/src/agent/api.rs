@@ -143,7 +143,8 @@ pub(crate) trait Agent {
         Effects::NONE
     }
 
-    /// The flow at a place that one of its orders names, and the queue pair that sends it, if known.
+    /// The flow at a place that one of its orders names, and the queue pair that sends it, if it is
+    /// known.
     fn flow_at(&self, _place: u32) -> Option<(FlowEnds, Option<Qpn>)> {
         None
     }
@@ -235,6 +236,8 @@ pub(crate) struct Departing {
     pub(crate) port: u8,
     pub(crate) queue: u8,
     pub(crate) tag: u32,
+    /// When it arrived.
+    pub(crate) arrived_at: Time,
     /// Bytes of the packet in its queue.
     pub(crate) bytes: u64,
     /// It is SR data.

@@ -42,8 +42,8 @@ impl Limit {
     }
 }
 
-/// Writes feedback to the queue pair `qpn`, the sender of a flow; returns its length. `stack` is the
-/// telemetry of the packet that it is about, if it is about that.
+/// Writes feedback to the queue pair `qpn`, the sender of a flow; returns its length. `stack` is
+/// the telemetry of the packet that it is about, if it is about that.
 pub(super) fn write(
     kind: OrderKind,
     ends: &FlowEnds,

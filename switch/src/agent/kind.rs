@@ -33,6 +33,12 @@ macro_rules! agents {
                 vec![$(($kind, <$Config>::default().side()),)*]
             }
 
+            /// Its kind, as in files.
+            #[must_use]
+            pub const fn kind(&self) -> &'static str {
+                match self { $(Self::$Name(_) => $kind,)* }
+            }
+
             pub(super) fn params(&self) -> &dyn Params {
                 match self { $(Self::$Name(params) => params,)* }
             }

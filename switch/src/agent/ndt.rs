@@ -4,25 +4,32 @@
 pub(crate) mod config;
 mod flows;
 mod order;
+mod pause;
 mod records;
 
 use super::api::{Agent, AgentCounters, Departing, Effects, Hold, Placement, Ports, Queued, Site};
 use super::passing::Passing;
 use crate::queue::QueueView;
-use config::NdtConfig;
+use config::{NdtConfig, PauseScope};
 use flows::{Change, Flows};
 use order::Order;
+use pause::{End, Pause, PauseCounters, Round};
 use records::Egress;
-use spanwire_base::{Time, u32_from, u64_from, usize_from};
+use spanwire_base::{Dur, Time, u32_from, u64_from, usize_from};
 use spanwire_wire::{Qpn, SrAckPassing};
+use std::ops::Range;
 
 /// NDT at the ports that lead into a datacenter.
 #[derive(Debug)]
 pub(crate) struct Ndt {
     config: NdtConfig,
     inside: Vec<Inside>,
+    /// Of each port, or one of all.
+    pauses: Vec<Pause>,
+    /// The next timer.
+    due_at: Option<Time>,
     flows: Flows,
-    pauses: u64,
+    longest_wait: Dur,
     data: u64,
     controlled: u64,
     isolated: u64,
@@ -41,23 +48,28 @@ struct Inside {
     order: Order,
     /// The switch holds the controlled queue.
     is_held: bool,
-    /// The end of its pause.
-    paused_until: Option<Time>,
-    /// A pause has ended, and no packet has left the controlled queue since.
-    owes_round: bool,
+    /// The packets that leave before the next pause.
+    round: Round,
+    probe: Probe,
+}
+
+/// One packet of a queue that pauses.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Probe {
+    /// None is to leave.
+    Never,
+    /// One may leave from then on.
+    At(Time),
+    /// One may leave.
+    Now,
 }
 
 impl Inside {
-    /// Ends its pause.
-    fn resume(&mut self) {
-        self.owes_round |= self.paused_until.take().is_some();
-    }
-
     /// Its controlled queue is to be held, or released, since the last call: for a pause, or
     /// because its next packet would overtake an older one of its flow.
     #[inline]
-    fn hold(&mut self) -> Option<Hold> {
-        let is_held = self.paused_until.is_some() || self.order.is_held();
+    fn hold(&mut self, is_paused: bool) -> Option<Hold> {
+        let is_held = is_paused && self.probe != Probe::Now || self.order.is_held();
         let Self { port, queue, .. } = *self;
         let was_held = std::mem::replace(&mut self.is_held, is_held);
         (was_held != is_held).then_some(Hold { port, queue, is_held })
@@ -70,14 +82,17 @@ impl Ndt {
         let inside = |port: &u8| {
             let controlled = site.controlled[usize::from(*port)];
             let (port, queue) = (*port, controlled.expect("it needs one").1);
-            let order = Order::default();
-            Inside { port, queue, order, is_held: false, paused_until: None, owes_round: false }
+            let (order, round) = Default::default();
+            Inside { port, queue, order, is_held: false, round, probe: Probe::Never }
         };
+        let pauses = if config.pause_scope == PauseScope::Port { config.inside.len() } else { 1 };
         Self {
             config: config.clone(),
             inside: config.inside.iter().map(inside).collect(),
+            pauses: vec![Pause::default(); pauses],
+            due_at: None,
             flows: Flows::new(config.flows, config.inside.len()),
-            pauses: 0,
+            longest_wait: Dur::ZERO,
             data: 0,
             controlled: 0,
             isolated: 0,
@@ -114,22 +129,80 @@ impl Ndt {
         if self.flows.set_congested(at, is_congested) != Change::Recovered {
             return None;
         }
-        let inside = &mut self.inside[usize::from(self.flows.port(at))];
-        inside.resume();
-        inside.hold()
+        let index = usize::from(self.flows.port(at));
+        self.resume(now, self.pause_of(index), End::Recovery);
+        self.hold(index)
     }
 
-    /// Pauses the controlled queue of a port if too many of its active flows are congested.
-    fn check_pause(&mut self, now: Time, index: u8) -> Option<Hold> {
-        self.flows.expire(now, self.config.active, index);
-        let wide = |count: u32| u64::from(count) << 16;
-        let (active, inside) = (self.flows.active(index), &mut self.inside[usize::from(index)]);
-        let is_due = wide(active.congested) > self.config.ratio.of(wide(active.flows));
-        if is_due && inside.paused_until.is_none() && !inside.owes_round {
-            inside.paused_until = Some(now + self.config.max_pause);
-            self.pauses += 1;
+    /// The pause of a port.
+    #[inline]
+    fn pause_of(&self, index: usize) -> usize {
+        index.min(self.pauses.len() - 1)
+    }
+
+    /// The ports of a pause.
+    fn ports_of(&self, pause: usize) -> Range<usize> {
+        if self.pauses.len() == self.inside.len() { pause..pause + 1 } else { 0..self.inside.len() }
+    }
+
+    #[inline]
+    fn hold(&mut self, index: usize) -> Option<Hold> {
+        let is_paused = self.pauses[self.pause_of(index)].is_on();
+        self.inside[index].hold(is_paused)
+    }
+
+    /// Pauses the controlled queue of a port, or those of all ports, if too many of their active
+    /// flows are congested.
+    fn check_pause(&mut self, now: Time, index: usize) {
+        let pause = self.pause_of(index);
+        let ports = self.ports_of(pause);
+        let (mut active, mut congested) = (0, 0);
+        for port in ports.clone() {
+            let own = number(port);
+            self.flows.expire(now, self.config.active, own);
+            active += u64::from(self.flows.active(own).flows);
+            congested += u64::from(self.flows.active(own).congested);
         }
-        inside.hold()
+        let inside = &mut self.inside[ports];
+        let has_others = inside.len() > 1;
+        if congested << 16 <= self.config.ratio.of(active << 16)
+            || self.pauses[pause].is_on()
+            || inside.iter().any(|inside| !inside.round.is_over())
+        {
+            return;
+        }
+        self.pauses[pause].begin(now, self.config.max_pause);
+        if self.config.pause_probe {
+            let probe = Probe::At(now + self.config.threshold);
+            inside.iter_mut().for_each(|inside| inside.probe = probe);
+        }
+        self.set_due(has_others.then_some(now));
+    }
+
+    /// Ends a pause.
+    fn resume(&mut self, now: Time, pause: usize, why: End) {
+        if !self.pauses[pause].end(now, why) {
+            return;
+        }
+        let ports = self.ports_of(pause);
+        let has_others = ports.len() > 1;
+        for inside in &mut self.inside[ports] {
+            let held = inside.order.controlled_waits();
+            inside.round = Round::new(self.config.pause_round, held, self.config.weight);
+            inside.probe = Probe::Never;
+        }
+        self.set_due(has_others.then_some(now));
+    }
+
+    /// Sets the timer, at the latest to `at`: a call holds or releases one queue, and a pause of
+    /// all ports is about several.
+    fn set_due(&mut self, at: Option<Time>) {
+        let probe = |inside: &Inside| match inside.probe {
+            Probe::At(at) => Some(at),
+            Probe::Never | Probe::Now => None,
+        };
+        let ends = self.pauses.iter().filter_map(Pause::until);
+        self.due_at = at.into_iter().chain(ends).chain(self.inside.iter().filter_map(probe)).min();
     }
 }
 
@@ -169,9 +242,9 @@ impl Agent for Ndt {
         }
         self.isolated += u64::from(!std::mem::replace(&mut flow.is_isolated, true));
         self.controlled += 1;
-        let hold = self.check_pause(now, own);
+        self.check_pause(now, index);
         let queue = Some(self.inside[index].queue);
-        (Placement { queue, tag, flow: None }, Effects::hold(hold))
+        (Placement { queue, tag, flow: None }, Effects::hold(self.hold(index)))
     }
 
     #[inline]
@@ -194,7 +267,7 @@ impl Agent for Ndt {
             // It changed its port: behind all that is there.
             _ => inside.order.normal_in,
         });
-        Effects::hold(inside.hold())
+        Effects::hold(self.hold(index))
     }
 
     #[inline]
@@ -203,38 +276,55 @@ impl Agent for Ndt {
             return Effects::NONE;
         };
         let (flow, inside) = (self.flows.flow(at), &mut self.inside[index]);
-        if leaving.queue == inside.queue {
+        let is_controlled = leaving.queue == inside.queue;
+        inside.round.leave(is_controlled);
+        if is_controlled {
             flow.controlled -= 1;
             inside.order.pop_controlled();
-            inside.owes_round = false;
+            self.longest_wait = self.longest_wait.max(now.since(leaving.arrived_at));
+            if inside.probe == Probe::Now {
+                inside.probe = Probe::At(now + self.config.threshold);
+                self.set_due(None);
+            }
         } else {
             flow.normal -= 1;
             inside.order.pop_normal();
         }
-        let hold = inside.hold();
+        let hold = self.hold(index);
         if let Some(data) = leaving.sr {
             self.flows.records(at).set(data.psn, now, self.config.threshold / SPACINGS);
         }
         Effects::hold(hold)
     }
 
-    /// Ends the pause of one port.
+    /// Ends the pauses that are over, lets probes leave, and holds or releases one queue.
     fn handle_timeout(&mut self, now: Time, _: impl Fn(u8) -> QueueView) -> Effects {
-        let is_over = |inside: &&mut Inside| inside.paused_until.is_some_and(|until| until <= now);
-        let found = self.inside.iter_mut().find(is_over);
-        Effects::hold(found.and_then(|inside| {
-            inside.resume();
-            inside.hold()
-        }))
+        for pause in 0..self.pauses.len() {
+            if self.pauses[pause].until().is_some_and(|until| until <= now) {
+                self.resume(now, pause, End::Timeout);
+            }
+        }
+        for inside in &mut self.inside {
+            if matches!(inside.probe, Probe::At(at) if at <= now) {
+                inside.probe = Probe::Now;
+            }
+        }
+        let hold = (0..self.inside.len()).find_map(|index| self.hold(index));
+        // Again, until there is none.
+        self.set_due(hold.map(|_| now));
+        Effects::hold(hold)
     }
 
+    #[inline]
     fn poll_timeout(&self) -> Option<Time> {
-        self.inside.iter().filter_map(|inside| inside.paused_until).min()
+        self.due_at
     }
 
     fn counters(&self, now: Time) -> Vec<AgentCounters> {
         let [flows, active, congested] = self.flows.gauges(now, self.config.active);
-        let paused = self.inside.iter().filter(|inside| inside.paused_until.is_some()).count();
+        let paused = (0..self.inside.len()).filter(|at| self.pauses[self.pause_of(*at)].is_on());
+        let paused = paused.count();
+        let sum = |of: fn(&PauseCounters) -> u64| self.pauses.iter().map(|p| of(&p.counters)).sum();
         vec![AgentCounters {
             kind: "ndt",
             port: self.inside.first().map_or(0, |inside| inside.port),
@@ -242,7 +332,11 @@ impl Agent for Ndt {
                 ("data_pkts", self.data),
                 ("controlled_pkts", self.controlled),
                 ("flows_isolated", self.isolated),
-                ("pauses", self.pauses),
+                ("pauses", sum(|c| c.begun)),
+                ("pauses_recovered", sum(|c| c.recovered)),
+                ("pauses_timed_out", sum(|c| c.timed_out)),
+                ("paused_ns", sum(|c| c.time.as_ns())),
+                ("longest_wait_ns", self.longest_wait.as_ns()),
                 ("acks", self.acks),
                 ("acks_unmatched", self.unmatched),
                 ("data_no_qpn", self.no_qpn),

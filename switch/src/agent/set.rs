@@ -117,7 +117,8 @@ impl Agents {
     }
 
     /// A packet was forwarded: its placement by the agent at a port, one of both `ports`, and the
-    /// effects. `None` if there is none, or it is that of the other port too and has seen the packet.
+    /// effects. `None` if there is no agent, or it is that of the port `to` too, which sees the
+    /// packet there.
     #[inline]
     pub(crate) fn on_arrival(
         &mut self,

@@ -114,7 +114,7 @@ impl Switch {
         let small = |n: usize| u8::try_from(n).expect("ports and queues are few");
         let (port, queue) = (small(index), small(leaving.queue));
         let (tag, bytes, sr) = (meta.tag, meta.wire_bytes(), meta.sr());
-        let departing = Departing { port, queue, tag, bytes, sr };
+        let departing = Departing { port, queue, tag, arrived_at: meta.at, bytes, sr };
         let effects = self.agents.as_mut()?.on_departure(now, &departing);
         self.note_agents();
         let from = &mut self.ports[index];
@@ -259,7 +259,7 @@ impl Switch {
         self.note_agents();
     }
 
-    /// Makes and forwards the feedback of the agent at a port: see [`Agents::make`](crate::agent::set::Agents::make).
+    /// Makes and forwards the feedback of the agent at a port, as `Agents::make` does.
     #[inline(never)]
     fn send_feedback(
         &mut self,

@@ -66,7 +66,9 @@ fn leave(agent: &mut Bed, us: u64, tag: u32) -> Rework {
 
 fn leave_by(agent: &mut Bed, us: u64, port: u8, tag: u32) -> Effects {
     let sr = data().sr;
-    agent.agent.on_departure(at(us), &Departing { port, queue: 1, tag, bytes: 1000, sr })
+    let arrived_at = at(us);
+    let leaving = Departing { port, queue: 1, tag, arrived_at, bytes: 1000, sr };
+    agent.agent.on_departure(at(us), &leaving)
 }
 
 fn change(agent: &mut Bed) -> Option<(u8, u8, u64)> {

@@ -31,9 +31,18 @@ pub struct NdtConfig {
     /// Packets of the normal queue for each of the controlled one while both have packets, 1 to
     /// 1000. Default 8.
     pub weight: u32,
-    /// The controlled queue of a port pauses if more than this part of the port's active flows is
-    /// congested, at most 1. Default 7/10.
+    /// The controlled queues pause if more than this part of the active flows is congested, at most
+    /// 1. Default 7/10.
     pub ratio: Ratio,
+    /// The ports whose flows are counted for `ratio`, and whose controlled queues pause. Default
+    /// each port by itself.
+    pub pause_scope: PauseScope,
+    /// The packets that leave after a pause before the next one. Default one.
+    pub pause_round: PauseRound,
+    /// While a controlled queue pauses, one packet of it leaves in each `threshold`, whose
+    /// acknowledgement can show that its flow has recovered. Default false: the paper's queue
+    /// "suspends transmission entirely".
+    pub pause_probe: bool,
     /// A flow is active for this time after each of its packets, 1 us to 1 s. Default 100 us.
     #[serde(with = "units")]
     pub active: Dur,
@@ -44,6 +53,29 @@ pub struct NdtConfig {
     pub flows: u32,
 }
 
+/// The ports that pause together.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PauseScope {
+    /// Each port by itself, by the flows that pass it.
+    #[default]
+    Port,
+    /// All inner ports of the switch, by the flows of all.
+    Switch,
+}
+
+/// The packets of a port that leave before its next pause.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum PauseRound {
+    /// One of the controlled queue.
+    #[default]
+    Packet,
+    /// All that the last pause has held, and a full turn of both queues: a packet waits for one
+    /// pause at most.
+    Held,
+}
+
 impl Default for NdtConfig {
     fn default() -> Self {
         Self {
@@ -52,6 +84,9 @@ impl Default for NdtConfig {
             threshold: Dur::from_us(10),
             weight: 8,
             ratio: ratio(7, 10),
+            pause_scope: PauseScope::default(),
+            pause_round: PauseRound::default(),
+            pause_probe: false,
             active: Dur::from_us(100),
             max_pause: Dur::from_us(500),
             flows: 4096,

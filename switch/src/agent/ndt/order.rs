@@ -65,6 +65,11 @@ impl Order {
         self.controlled_out += 1;
     }
 
+    /// Packets that wait in the controlled queue.
+    pub(super) fn controlled_waits(&self) -> u64 {
+        self.controlled_in - self.controlled_out
+    }
+
     /// True if the next packet of the controlled queue has to wait.
     pub(super) fn is_held(&self) -> bool {
         self.barriers.first().is_some_and(|first| first.controlled <= self.controlled_out + 1)

@@ -1,3 +1,7 @@
+mod pause;
+mod wait;
+
+use super::config::PauseRound;
 use super::*;
 use crate::agent::checks::ratio;
 use crate::agent::passing::SrData;
@@ -38,7 +42,8 @@ fn come(ndt: &mut Ndt, us: u64, flow: u8, psn: u32) -> Placement {
 fn leave(ndt: &mut Ndt, us: u64, placement: Placement, psn: u32) -> Option<bool> {
     let queue = placement.queue.unwrap_or(0);
     let sr = Some(SrData { psn, sent_ps: 0 });
-    let leaving = Departing { port: 1, queue, tag: placement.tag, bytes: 1000, sr };
+    let (tag, arrived_at) = (placement.tag, at(us));
+    let leaving = Departing { port: 1, queue, tag, arrived_at, bytes: 1000, sr };
     held(&ndt.on_departure(at(us), &leaving))
 }
 
@@ -128,40 +133,6 @@ fn on_arrival__packets_of_other_modes_stay_where_they_are() {
     let within = Ports { from: 1, to: 1 };
     assert_eq!(ndt.on_arrival(at(1), &sr, within, sender), nothing);
     assert_ne!(ndt.on_arrival(at(1), &sr, ports, sender).0.tag, 0);
-}
-
-#[test]
-fn pause__lasts_until_a_flow_recovers_and_returns_after_a_round() {
-    let mut ndt = ndt(|_| ());
-    for flow in 1..=10 {
-        // Seven of ten are not more than 0.7.
-        trip(&mut ndt, 10, flow, 0, if flow <= 7 { 11 } else { 5 });
-    }
-    let (first, change) = come_held(&mut ndt, 30, 1, 1);
-    assert_eq!((first.queue, change), (Some(2), None));
-    trip(&mut ndt, 31, 8, 1, 11);
-    let (second, change) = come_held(&mut ndt, 43, 8, 2);
-    assert_eq!((second.queue, change), (Some(2), Some(true)));
-    assert_eq!(ndt.poll_timeout(), Some(at(543)));
-    assert_eq!((acknowledge(&mut ndt, 50, 2, 0, 40), ndt.poll_timeout()), (Some(false), None));
-    // Eight of ten again, but the controlled queue has not had its turn.
-    acknowledge(&mut ndt, 51, 2, 0, 0);
-    assert_eq!(come_held(&mut ndt, 52, 1, 2).1, None);
-    leave(&mut ndt, 53, first, 1);
-    assert_eq!((come_held(&mut ndt, 54, 1, 3).1, counter(&ndt, "pauses")), (Some(true), 2));
-    // No flow recovers.
-    let mut timer = |us| held(&ndt.handle_timeout(at(us), |_| QueueView::default()));
-    assert_eq!([553, 554].map(&mut timer), [None, Some(false)]);
-    assert_eq!(ndt.poll_timeout(), None);
-}
-
-#[test]
-fn pause__counts_the_flows_of_the_last_100_us() {
-    let mut ndt = ndt(|_| ());
-    (1..=10).for_each(|flow| trip(&mut ndt, 10, flow, 0, 5));
-    trip(&mut ndt, 20, 11, 0, 11);
-    assert_eq!((come_held(&mut ndt, 110, 11, 1).1, counter(&ndt, "flows_active")), (None, 11));
-    assert_eq!((come_held(&mut ndt, 111, 11, 2).1, counter(&ndt, "flows_active")), (Some(true), 1));
 }
 
 #[test]
