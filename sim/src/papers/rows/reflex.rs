@@ -1,16 +1,15 @@
 //! Reflex: pseudo-ACKs near the source (NSF) and throttling near the destination (NDT).
 
+mod halves;
 mod runs;
 
-use super::quantity::{least, minus, most, over, ratio, reduction, spread, value};
-use super::reading::{Reading, metric, of_group, pfc_pauses};
+use super::quantity::{least, most, ratio, spread, value};
+use super::reading::{Reading, pfc_pauses};
 use super::row::{Figure, Paper, Quick, Row};
 use super::run::Run;
-use crate::papers::IsolatedReport;
-use crate::record::to_f64;
 use runs::{
-    ABOVE_10_MB, ABOVE_12_5_MB, LOADS, TIMELY, UPTO_1_MB, UPTO_12_5_MB, at_70, by_load, gain, mean,
-    p99, part, run,
+    ABOVE_10_MB, ABOVE_12_5_MB, LOADS, LOWEST, NAMED, TIMELY, UPTO_1_MB, UPTO_12_5_MB,
+    WITH_AND_WITHOUT, at_70, by_load, gain, mean, one_group, p99, part, reading_by_load, run,
 };
 
 pub(super) fn paper() -> Paper {
@@ -29,8 +28,8 @@ pub(super) fn paper() -> Paper {
             r_8(),
             r_9(),
             r_10(),
-            r_11(),
-            r_12(),
+            halves::r_11(),
+            halves::r_12(),
         ],
     }
 }
@@ -42,14 +41,6 @@ const ABOUT: &str = "16 hosts with 100 Gbit/s in four leaves and four spines, an
     follow from its ablation; here about 1010), and the buffer of the border switches, here large \
     enough never to drop.";
 
-const NAMED: &str = "It runs only with `--all` or `--row`: its runs with NDT take a quarter of an \
-    hour.";
-const LOWEST: &str = "Swift's target is below the round trip of inter flows without NSF, so its \
-    lowest rate decides their time; the paper names none. 100 Mbit/s here, the default of HPCC's \
-    simulator: inter flows then hold 16 % of the sum of NFCT, where 14.5 % follow from the \
-    paper's reductions. From 1 Gbit/s, as in that simulator's scripts (`inter_min_rate=1Gbit`), \
-    they hold 4.5 %, and NSF raises their mean NFCT by 6 %; that of intra flows falls by 61 % \
-    (seed 1).";
 fn r_1() -> Row {
     let (inter, intra) = (mean("inter", None), mean("intra", None));
     let at = |cc| move |load| (cc, load);
@@ -62,7 +53,7 @@ fn r_1() -> Row {
             is 306 and 399, and up to 1 MB it is 2.1 and 2.8. From 1 Gbit/s they are far ahead at \
             70 % (the choice of R-11; not run at 30 and 50 %), but hold less of the sum of NFCT \
             than in the paper, which does not name the rate.",
-        figures: by_load(
+        figures: vec![by_load(
             "Mean NFCT without Reflex",
             &[
                 ("TIMELY, intra", TIMELY, "intra", "off"),
@@ -70,7 +61,7 @@ fn r_1() -> Row {
                 ("Swift, intra", "swift", "intra", "off"),
                 ("Swift, inter", "swift", "inter", "off"),
             ],
-        ),
+        )],
         ..Row::new(
             "R-1",
             "Fig. 1",
@@ -183,15 +174,7 @@ fn r_5() -> Row {
             seed 1) their mean NFCT is 3.8, not 14.4 (4.9 without Reflex), and that of intra \
             flows 33, not 23 (31).",
         refuted: Some(gain(TIMELY, "on", &mean("all", None)).at_most(0.0)),
-        figures: by_load(
-            "Mean NFCT, TIMELY",
-            &[
-                ("intra", TIMELY, "intra", "off"),
-                ("intra, Reflex", TIMELY, "intra", "on"),
-                ("inter", TIMELY, "inter", "off"),
-                ("inter, Reflex", TIMELY, "inter", "on"),
-            ],
-        ),
+        figures: vec![by_load("Mean NFCT, TIMELY", &WITH_AND_WITHOUT)],
         ..Row::new(
             "R-5",
             "Fig. 6",
@@ -214,10 +197,10 @@ fn r_6() -> Row {
             the seeds differ by 1.6 times, with it by 1.2.",
         refuted: Some(gain("swift", "on", &mean("all", None)).at_most(0.0)),
         figures: vec![Figure::Bars {
-            title: "Mean NFCT, Swift at 70 %",
+            title: "Mean NFCT, Swift at 70 %, by halves of Reflex",
             y: "NFCT",
             groups: groups.map(str::to_owned).to_vec(),
-            bars: [("without", "off"), ("NSF", "nsf"), ("Reflex", "on")].map(bars).to_vec(),
+            bars: [("without", "off"), ("NSF", "nsf"), ("both", "on")].map(bars).to_vec(),
         }],
         ..Row::new(
             "R-6",
@@ -255,6 +238,12 @@ fn r_8() -> Row {
         why: "Swift's holds. TIMELY's tail is 309 without Reflex and 230 with it: the flows \
             within congest the leaves by themselves (R-4), which near feedback across the border \
             does not see.",
+        figures: vec![reading_by_load(
+            "p99 NFCT, TIMELY",
+            "NFCT",
+            |group| p99(group, None, ""),
+            &WITH_AND_WITHOUT,
+        )],
         ..Row::new(
             "R-8",
             "Fig. 6",
@@ -274,6 +263,12 @@ fn r_9() -> Row {
         not_run: NAMED,
         why: "22 to 33 flows of a run are above 12.5 MB, so that the p99 is their largest (R-2), \
             and NDT holds these longest: over the seeds from 46 % lower to 283 % higher.",
+        figures: vec![reading_by_load(
+            "p99 NFCT of inter flows above 10 MB, TIMELY",
+            "NFCT",
+            |_| tail.clone(),
+            &one_group("inter"),
+        )],
         ..Row::new(
             "R-9",
             "Fig. 7",
@@ -292,6 +287,12 @@ fn r_10() -> Row {
         why: "Swift's holds. TIMELY has 1839, 21,258 and 46,670 pause frames at 30, 50 and 70 % \
             without Reflex, 744, 4006 and 16,218 with it (medians); the paper has 2095 at 70 % \
             without it. Most are of intra flows (R-4).",
+        figures: vec![reading_by_load(
+            "Pause frames, TIMELY",
+            "frames",
+            |_| pauses.clone(),
+            &one_group("all"),
+        )],
         ..Row::new(
             "R-10",
             "Fig. 7",
@@ -301,87 +302,6 @@ fn r_10() -> Row {
                 gain(TIMELY, "on", &pauses).at_least(80.0).claimed(&[92.7]),
                 gain("swift", "on", &pauses).at_least(80.0),
                 most(low).at_most(0.0),
-            ],
-        )
-    }
-}
-
-fn r_11() -> Row {
-    let (intra, inter) = (mean("intra", None), mean("inter", None));
-    let [off, nsf, on] = ["off", "nsf", "on"].map(|reflex| value(&at_70("swift", reflex), &intra));
-    let [fast_off, fast_nsf] = ["off", "nsf"].map(|reflex| {
-        let run = at_70("swift", reflex).set("inter_min_rate", "1Gbit");
-        run.named(format!("{reflex} from 1 Gbit/s"))
-    });
-    let part = over(&minus(&off, &nsf), &minus(&off, &on));
-    Row {
-        described: &["70"],
-        why: "The checks of NSF hold. With both halves the gain of inter flows is 20 % in the \
-            median, but -4 to 52 % over the seeds (R-6).",
-        figures: by_load(
-            "Mean NFCT with NSF alone",
-            &[
-                ("Swift, intra", "swift", "intra", "off"),
-                ("Swift, intra, NSF", "swift", "intra", "nsf"),
-                ("Swift, inter", "swift", "inter", "off"),
-                ("Swift, inter, NSF", "swift", "inter", "nsf"),
-                ("TIMELY, intra", TIMELY, "intra", "off"),
-                ("TIMELY, intra, NSF", TIMELY, "intra", "nsf"),
-                ("TIMELY, inter", TIMELY, "inter", "off"),
-                ("TIMELY, inter, NSF", TIMELY, "inter", "nsf"),
-            ],
-        ),
-        ..Row::new(
-            "R-11",
-            "Fig. 8",
-            "Swift at 70 %: NSF alone lowers the mean NFCT of intra flows by 52.6 %, both by 54.0 \
-             %, and that of inter flows by 20.8 %.",
-            [
-                gain("swift", "nsf", &intra).near(52.6, 30.0),
-                gain("swift", "nsf", &inter).at_least(0.0),
-                gain("swift", "on", &intra).near(54.0, 30.0),
-                gain("swift", "on", &inter).near(20.8, 30.0),
-                part.named("part of the gain of both that NSF alone has").at_least(0.85),
-            ],
-        )
-    }
-    .choice(
-        LOWEST,
-        [
-            reduction(&fast_nsf, &fast_off, &intra).near(52.6, 30.0),
-            reduction(&fast_nsf, &fast_off, &inter).at_least(0.0),
-        ],
-    )
-    .choice(
-        "Acknowledgements from afar run the law with the stored near round trip \
-         (`near_ack=stored`). With `least` the means are 5.55 within and 2.17 across, not 5.07 \
-         and 2.62 (seed 1).",
-        [],
-    )
-}
-
-fn r_12() -> Row {
-    let isolated = metric!(Isolated, "isolated flows in hundredths", "", |r: &IsolatedReport| {
-        vec![100.0 * to_f64(r.isolated_flows)]
-    });
-    let inter = of_group("inter flows", "inter", None, |stats| Some(to_f64(stats.n)));
-    Row {
-        described: &["70"],
-        not_run: NAMED,
-        why: "The ratio of congested flows that starts a pause is of the flows of one port in 100 \
-            us, one to three as a rule, so that one congested flow exceeds it; while it waits, no \
-            acknowledgement can show that it has recovered.",
-        ..Row::new(
-            "R-12",
-            "Fig. 8",
-            "TIMELY at 70 %: NDT alone lowers the number of pause frames by 21.3 %, and isolates \
-             12.9 % of the inter flows.",
-            [
-                gain(TIMELY, "ndt", &pfc_pauses()).within([10.0, 40.0]).claimed(&[21.3]),
-                part(&at_70(TIMELY, "ndt"), &isolated, &inter)
-                    .named("isolated flows, per cent of the inter flows")
-                    .within([5.0, 25.0])
-                    .claimed(&[12.9]),
             ],
         )
     }
