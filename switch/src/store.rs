@@ -92,7 +92,7 @@ impl Meta {
         }
     }
 
-    /// Keeps what its arrival has shown, for an agent that gives it this tag.
+    /// Keeps what its arrival has shown, for an agent that gives it this tag; 0: for none.
     #[inline]
     pub(crate) fn note(&mut self, tag: u32, sr: Option<SrData>) {
         self.tag = tag;

@@ -72,9 +72,8 @@ impl Switch {
             self.on_arrival(now, passing, ports, from);
             placement = self.on_arrival(now, passing, ports, out);
             (arriving.queue, arriving.flow) = (placement.queue, placement.flow);
-            if placement.tag != 0 {
-                arriving.meta.note(placement.tag, passing.sr);
-            }
+            // Also without a tag: a flooded frame has had that of the port before.
+            arriving.meta.note(placement.tag, passing.sr);
         }
         if let Outcome::Queued(_) = self.enqueue(now, out, arriving) {
             let port = &self.ports[usize::from(out)];

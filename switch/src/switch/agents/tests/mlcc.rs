@@ -150,6 +150,19 @@ fn other_traffic__passes_unchanged_in_queues_by_5_tuple() {
 }
 
 #[test]
+fn flooded_data__have_the_tag_of_each_port_alone() {
+    // Port 1 leads outside, and the switch floods what it does not know.
+    let mut config = dci(|mlcc| mlcc.outside = vec![1]);
+    config.ports[2] = config.ports[0].clone();
+    config.forwarding = ForwardingConfig::default();
+    let mut s = bound(config);
+    s.handle_packet(at(2), port(0), &data(2, 7, true), &RxMeta::whole(at(2)));
+    // The copy that leaves gives its telemetry back; that which stays within keeps it.
+    let [outside, inside] = [1, 2].map(|out| pull(&mut s, at(2), out));
+    assert_eq!([outside, inside].map(|sent| stack(&sent[0]).0), [0, 3]);
+}
+
+#[test]
 fn new__names_what_the_ports_lack() {
     let error = |change: &dyn Fn(&mut SwitchConfig)| {
         let mut config = dci(|_| ());
