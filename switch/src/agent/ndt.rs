@@ -164,7 +164,6 @@ impl Ndt {
             congested += u64::from(self.flows.active(own).congested);
         }
         let inside = &mut self.inside[ports];
-        let has_others = inside.len() > 1;
         if congested << 16 <= self.config.ratio.of(active << 16)
             || self.pauses[pause].is_on()
             || inside.iter().any(|inside| !inside.round.is_over())
@@ -176,7 +175,7 @@ impl Ndt {
             let probe = Probe::At(now + self.config.threshold);
             inside.iter_mut().for_each(|inside| inside.probe = probe);
         }
-        self.set_due(has_others.then_some(now));
+        self.set_due(self.others_at(now));
     }
 
     /// Ends a pause.
@@ -185,17 +184,21 @@ impl Ndt {
             return;
         }
         let ports = self.ports_of(pause);
-        let has_others = ports.len() > 1;
         for inside in &mut self.inside[ports] {
             let held = inside.order.controlled_waits();
             inside.round = Round::new(self.config.pause_round, held, self.config.weight);
             inside.probe = Probe::Never;
         }
-        self.set_due(has_others.then_some(now));
+        self.set_due(self.others_at(now));
     }
 
-    /// Sets the timer, at the latest to `at`: a call holds or releases one queue, and a pause of
-    /// all ports is about several.
+    /// When the queues of other ports are held or released, if a pause is about several: a call
+    /// returns one of them.
+    fn others_at(&self, now: Time) -> Option<Time> {
+        (self.pauses.len() < self.inside.len()).then_some(now)
+    }
+
+    /// Sets the timer to the earliest end of a pause, probe, or `at`.
     fn set_due(&mut self, at: Option<Time>) {
         let probe = |inside: &Inside| match inside.probe {
             Probe::At(at) => Some(at),

@@ -4,8 +4,8 @@ use spanwire_base::{Dur, usize_from};
 use std::ops::Range;
 
 /// Values by key. A key belongs to one set of [`SET_SIZE`] places; the keys of a set share a cache
-/// line. Of a full set goes the value that stands lowest with
-/// its owner; if it was in use, it is counted.
+/// line. A new value in a full set takes the place of the one whose owner ranks it lowest, which is
+/// counted if it was in use.
 #[derive(Debug)]
 pub(super) struct Sets<T> {
     keys: Vec<Keys>,
@@ -104,7 +104,7 @@ impl<T: Clone> Sets<T> {
     }
 
     /// Puts a key and its value into one of its places.
-    pub(super) fn put(&mut self, at: usize, key: u64, value: T) {
+    fn put(&mut self, at: usize, key: u64, value: T) {
         debug_assert!(self.places(key).contains(&at), "a place of its set");
         self.keys[at / SET_SIZE].0[at % SET_SIZE] = key.max(1);
         self.values[at] = value;
