@@ -24,8 +24,10 @@ pub(crate) struct Near {
     /// The last pseudo-ACK, and the last run of the law.
     pseudo_at: Time,
     run_at: Option<Time>,
-    /// Bytes that ACKs covered since the last run of the law.
+    /// Bytes that ACKs covered since the last run of the law, and bytes sent since the last one by
+    /// a pseudo-ACK.
     acked_bytes: u64,
+    sent_bytes: u64,
 }
 
 /// Near round trips in nanoseconds.
@@ -46,14 +48,17 @@ enum NearAck {
     Least,
     /// ACKs do not run the law.
     Nothing,
+    /// The least, after a time without a pseudo-ACK: until then a queue was there. A pseudo-ACK
+    /// about a packet that left before the last run shows the queue of the rate before it.
+    Silent,
 }
 
-/// A run of the law by an ACK.
+/// A run of the law.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct NearSample {
     /// Near round trip, ns.
     pub(crate) rtt_ns: f64,
-    /// Bytes acknowledged since the last run.
+    /// Bytes sent since the last run by a pseudo-ACK, or acknowledged since the last run.
     pub(crate) bytes: f64,
 }
 
@@ -68,13 +73,15 @@ impl Near {
             ack: match whole(ack) {
                 0 => NearAck::Stored,
                 1 => NearAck::Least,
-                _ => NearAck::Nothing,
+                2 => NearAck::Nothing,
+                _ => NearAck::Silent,
             },
             rtts: (base > 0.0).then_some(rtts),
             hops: None,
             pseudo_at: Time::ZERO,
             run_at: None,
             acked_bytes: 0,
+            sent_bytes: 0,
         }
     }
 
@@ -99,13 +106,18 @@ impl Near {
         self.hops
     }
 
-    /// Applies a pseudo-ACK; returns its round trip, ns.
-    pub(crate) fn on_pseudo_ack(&mut self, now: Time, a: &PseudoAck) -> f64 {
-        let rtt = ns(a.rtt).max(1.0);
+    /// Applies a pseudo-ACK; returns the sample with which it runs the law.
+    pub(crate) fn on_pseudo_ack(&mut self, now: Time, a: &PseudoAck) -> Option<NearSample> {
+        let rtt_ns = ns(a.rtt).max(1.0);
         self.hops = a.hops.or(self.hops);
         self.pseudo_at = now;
-        self.run(now, rtt);
-        rtt
+        self.sent_bytes = self.sent_bytes.saturating_add(a.sent_bytes);
+        if self.ack == NearAck::Silent && self.run_at.is_some_and(|at| a.sent_at < at) {
+            return None;
+        }
+        let bytes = float(std::mem::take(&mut self.sent_bytes));
+        self.run(now, rtt_ns);
+        Some(NearSample { rtt_ns, bytes })
     }
 
     /// Applies an ACK from far away; `far_ns` is the end-to-end base round trip. Returns the sample
@@ -119,7 +131,11 @@ impl Near {
         if self.run_at.is_some_and(|at| now.since(at) < dur(self.every_ns)) {
             return None;
         }
-        let is_fresh = now.since(self.pseudo_at) < dur(far_ns);
+        let silent = now.since(self.pseudo_at);
+        if self.ack == NearAck::Silent && silent < dur(self.every_ns) {
+            return None;
+        }
+        let is_fresh = silent < dur(far_ns);
         let rtt_ns = if self.ack == NearAck::Stored && is_fresh { last } else { least };
         let bytes = float(self.acked_bytes);
         self.run(now, rtt_ns);
@@ -162,8 +178,8 @@ mod tests {
     fn is_used__from_the_first_pseudo_ack_or_from_the_start() {
         let mut near = Near::new(0.0, 0.0, 5.0);
         assert_eq!((near.is_used(), rtt_of(&mut near, 0)), (false, None));
-        near.on_pseudo_ack(at(10), &pseudo(8));
-        near.on_pseudo_ack(at(20), &pseudo(16));
+        near.on_pseudo_ack(at(10), &pseudo(8)).unwrap();
+        near.on_pseudo_ack(at(20), &pseudo(16)).unwrap();
         assert_eq!((near.base_ns(), near.srtt_ns(), near.hops()), (Some(8e3), Some(9e3), Some(2)));
         let mut near = Near::new(6.5, 0.0, 5.0);
         assert_eq!((near.base_ns(), near.srtt_ns(), near.hops()), (Some(6.5e3), Some(6.5e3), None));
@@ -178,7 +194,7 @@ mod tests {
             [true, false, false, true, false, true]
         );
         // A pseudo-ACK runs it too.
-        near.on_pseudo_ack(at(12), &pseudo(20));
+        near.on_pseudo_ack(at(12), &pseudo(20)).unwrap();
         assert_eq!([16, 17].map(|us| rtt_of(&mut near, us).is_some()), [false, true]);
         assert_eq!(near.on_far_ack(at(100), &acked(0), FAR_NS), None, "it covers nothing");
         // The bytes are those since the last run.
@@ -195,7 +211,7 @@ mod tests {
         let mut rows = Vec::new();
         for ack in [0.0, 1.0, 2.0] {
             let mut near = Near::new(6.0, ack, 5.0);
-            near.on_pseudo_ack(at(100), &pseudo(30));
+            near.on_pseudo_ack(at(100), &pseudo(30)).unwrap();
             rows.push([105, 1095, 1100].map(|us| rtt_of(&mut near, us)));
         }
         assert_eq!(
@@ -205,6 +221,29 @@ mod tests {
                 [Some(6.0), Some(6.0), Some(6.0)],
                 [None, None, None],
             ]
+        );
+    }
+
+    #[test]
+    fn on_pseudo_ack__silent_runs_for_packets_since_the_last_run_and_grows_after_silence() {
+        let mut near = Near::new(6.0, 3.0, 20.0);
+        let of = |near: &mut Near, now: u64, sent: u64| {
+            let ack = PseudoAck { sent_at: at(sent), sent_bytes: 100, ..pseudo(30) };
+            near.on_pseudo_ack(at(now), &ack).map(|sample| sample.bytes)
+        };
+        assert_eq!(of(&mut near, 100, 70), Some(100.0));
+        // It left before 100 us, as the last rate was chosen. Its bytes are not lost.
+        assert_eq!(of(&mut near, 110, 80), None);
+        assert_eq!(of(&mut near, 135, 105), Some(200.0));
+        // Pseudo-ACKs go on, whether they run the law or not.
+        assert_eq!(of(&mut near, 145, 115), None);
+        assert_eq!(rtt_of(&mut near, 160), None, "15 us after the last one");
+        assert_eq!(rtt_of(&mut near, 165), Some(6.0), "the least, since no queue was reported");
+        // Every mode but this one runs for each.
+        let mut stored = Near::new(6.0, 0.0, 20.0);
+        assert_eq!(
+            (of(&mut stored, 100, 70), of(&mut stored, 110, 80)),
+            (Some(100.0), Some(100.0))
         );
     }
 }

@@ -134,6 +134,8 @@ fn algorithms() -> Vec<&'static str> {
         "swift,near_base_us=6.5",
         "swift,near_base_us=6.5,near_ack=least,base_target_us=2.6,hop_us=2",
         "swift,near_base_us=20,near_ack=none",
+        "swift,near_base_us=20,near_ack=silent,near_every_us=60",
+        "timely,near_base_us=6,near_ack=silent",
         "timely,near_base_us=6",
         "timely-classic,near_base_us=6,near_ack=least,near_every_us=50",
         "timely-ns3,near_base_us=6,near_ack=none",

@@ -63,10 +63,11 @@ params! {
     near_base_us = 0.0 in 0.0..=1e6;
     /// The near round trip with which an ACK runs the law, so that a flow grows while the switch
     /// has no queue to report: the last one, for an end-to-end round trip, or the least. With
-    /// `none` ACKs do not run it.
+    /// `none` ACKs do not run it. With `silent` it is the least, after `near_every_us` without a
+    /// pseudo-ACK, and of pseudo-ACKs only those about packets that left since the last run count.
     ///
     /// Reflex leaves it open.
-    near_ack = 0.0 of "stored" | "least" | "none";
+    near_ack = 0.0 of "stored" | "least" | "none" | "silent";
     /// Minimum interval in microseconds between two runs of the law by ACKs.
     ///
     /// Reflex: the interval of pseudo-ACKs.
@@ -268,8 +269,9 @@ impl Controller for Swift {
     }
 
     fn on_pseudo_ack(&mut self, now: Time, a: &PseudoAck) {
-        let rtt = self.near.on_pseudo_ack(now, a);
-        self.on_near_delay(now, rtt, float(a.sent_bytes), true);
+        if let Some(sample) = self.near.on_pseudo_ack(now, a) {
+            self.on_near_delay(now, sample.rtt_ns, sample.bytes, true);
+        }
     }
 
     fn on_loss(&mut self, now: Time, loss: &Loss) {

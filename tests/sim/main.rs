@@ -10,6 +10,7 @@ mod directed;
 mod late_hosts;
 mod loss_sweep;
 mod losses;
+mod near;
 mod outsider;
 mod pacc_fluid;
 mod papers;

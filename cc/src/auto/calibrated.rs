@@ -184,19 +184,32 @@ fn scaled(algorithm: Algorithm, path: &Path, view: &View) -> Algorithm {
     let bdp = line * base_us * 1e3;
     let mut scaled = algorithm;
     match (&mut scaled, algorithm.defaults()) {
-        (Algorithm::Swift(p), Algorithm::Swift(d)) => scale! { p, d:
-            endpoint_target_us = (base_us + target_us).clamp(d.endpoint_target_us, 1e6);
-            increase_pkts = (base_us / 500.0).clamp(d.increase_pkts, 1000.0);
-            initial_pkts = 1e5;
-            max_bdps = MAX_BDPS;
-        },
+        (Algorithm::Swift(p), Algorithm::Swift(d)) => {
+            let near_us = near_loop_us(p.near_base_us, target_us);
+            scale! { p, d:
+                endpoint_target_us = (base_us + target_us).clamp(d.endpoint_target_us, 1e6);
+                increase_pkts =
+                    (near_us.unwrap_or(base_us) / 500.0).clamp(d.increase_pkts, 1000.0);
+                initial_pkts = 1e5;
+                max_bdps = MAX_BDPS;
+                base_target_us = near_us.map_or(d.base_target_us, |us| us + target_us);
+                near_every_us = near_us.map_or(d.near_every_us, |us| NEAR_SILENT * us);
+                near_ack = near_us.map_or(d.near_ack, |_| NEAR_SILENT_ACK);
+            }
+        }
         (Algorithm::Timely(p), Algorithm::Timely(d)) => {
-            scale! { p, d: increase = INCREASE; }
+            let near_us = near_loop_us(p.near_base_us, target_us);
+            scale! { p, d:
+                increase = INCREASE;
+                near_every_us = near_us.map_or(d.near_every_us, |us| NEAR_SILENT * us);
+                near_ack = near_us.map_or(d.near_ack, |_| NEAR_SILENT_ACK);
+            }
             // Thresholds of a preset below the base round trip mean that there is always a queue.
             // Its own follow the base round trip.
             let is_set = p.is_set("low_us") || p.is_set("high_us");
-            if !is_set && p.high_us < base_us + target_us {
-                (p.low_us, p.high_us) = (d.low_us, d.high_us);
+            if !is_set && p.high_us < near_us.unwrap_or(base_us + target_us) {
+                let near = near_us.map(|low| (low, (low + target_us.max(NEAR_RANGE_US)).min(1e6)));
+                (p.low_us, p.high_us) = near.unwrap_or((d.low_us, d.high_us));
             }
         }
         (Algorithm::UnoCc(p), Algorithm::UnoCc(d)) => scale! { p, d:
@@ -230,6 +243,13 @@ fn scaled(algorithm: Algorithm, path: &Path, view: &View) -> Algorithm {
     scaled
 }
 
+/// The round trip of the near loop, if it has one, with the delay that is no congestion end to end:
+/// the hosts add it there, too. Above it TIMELY no longer grows; with twice the delay, since round
+/// trips here are single ones and not the smallest of an interval, both slow down.
+fn near_loop_us(near_base_us: f64, target_us: f64) -> Option<f64> {
+    (near_base_us > 0.0).then_some((near_base_us + target_us).min(5e5))
+}
+
 /// Delivery rates of so long count: twice, as windows overlap.
 const WINDOW: Dur = Dur::from_secs(5);
 /// The link of the algorithm has this times the highest delivery rate, so that it can find more.
@@ -242,6 +262,14 @@ const SPARE_PKTS: f64 = 16.0;
 const MAX_BDPS: f64 = 2.0;
 /// The increase in a round trip, as a part of the rate or of the window.
 const INCREASE: f64 = 0.02;
+/// Near round trips without a pseudo-ACK after which an ACK shows that there is no queue. If that
+/// is shorter than the interval of the switch, ACKs undo what pseudo-ACKs do, and a flow from
+/// another datacenter starves those within for longer than without feedback.
+const NEAR_SILENT: f64 = 2.0;
+/// The word `silent` of `near_ack`.
+const NEAR_SILENT_ACK: f64 = 3.0;
+/// The least distance of TIMELY's thresholds in the near loop: that of its defaults.
+const NEAR_RANGE_US: f64 = 190.0;
 /// Gain of DCQCN where CNPs are rare.
 const DCQCN_GAIN: f64 = 1.0 / 16.0;
 
@@ -288,10 +316,29 @@ mod tests {
         assert_eq!(thresholds("timely-ns3,high_us=600"), (50.0, 600.0), "as it was set");
     }
 
+    /// The path's delay that is no congestion is 1 ms.
+    #[test]
+    fn scaled__thresholds_of_the_near_loop_are_above_its_own_round_trip() {
+        let Algorithm::Swift(swift) = on_a_far_path("swift,near_base_us=600") else { panic!() };
+        assert_eq!((swift.base_target_us, swift.near_every_us), (2_600.0, 3_200.0));
+        assert!((3.0..4.0).contains(&swift.increase_pkts), "of the near loop, not of 20 ms");
+        for name in ["timely", "timely-ns3"] {
+            let text = format!("{name},near_base_us=600");
+            let Algorithm::Timely(timely) = on_a_far_path(&text) else { panic!() };
+            assert_eq!((timely.low_us, timely.high_us), (1_600.0, 2_600.0), "{name}");
+            assert_eq!((timely.near_every_us, timely.near_ack), (3_200.0, NEAR_SILENT_ACK));
+        }
+        let Algorithm::Swift(far) = on_a_far_path("swift") else { panic!() };
+        let default = Algorithm::named("swift").unwrap();
+        let Algorithm::Swift(default) = default else { panic!() };
+        assert_eq!((far.near_ack, far.base_target_us), (default.near_ack, default.base_target_us));
+    }
+
     #[test]
     fn scaled__every_parameter_that_is_scaled_can_be_kept() {
-        for name in ["swift", "timely", "unocc", "dcqcn", "gemini"] {
-            let plain = Algorithm::named(name).unwrap();
+        let near = ["swift,near_base_us=600", "timely,near_base_us=600"];
+        for name in ["swift", "timely", "unocc", "dcqcn", "gemini"].into_iter().chain(near) {
+            let plain = Algorithm::parse(name).unwrap();
             for (field, to) in on_a_far_path(name).differences(&plain) {
                 let default = plain.fields().iter().find(|f| f.name == field).unwrap();
                 let text = format!("{name},{field}={}", default.text(default.default));
