@@ -8,6 +8,7 @@
 use crate::cc::shared::{Outcome, Shared, lost_at};
 use crate::lab::{Running, run_here, skip, take_turn, until};
 use crate::paths::{ip, plain, veth};
+use crate::switch::SwitchLab;
 use serde_json::Value;
 use spanwire_io::net::NetNs;
 use spanwire_pcap::{Capture, Decoded, Decoder, Sr};
@@ -331,4 +332,23 @@ fn reflex__pseudo_acks_only_about_late_packets() {
     assert!(Outcome::sum(&clients, "rp_pseudo_acks") > 0, "{clients:#?}");
     let ndt = counters(&border_after, "ndt");
     assert!(ndt.get("acks").is_none_or(|acks| *acks == 0), "no data came in: {ndt:?}");
+}
+
+/// That it fills an idle path is asserted in virtual time (`sim::near`).
+#[test]
+fn reflex__the_example_carries_transfers_and_its_feedback_arrives() {
+    let Some(lab) = SwitchLab::new(include_str!("../../docs/examples/reflex.toml")) else { return };
+    let (to, serve) = (lab.v4(1).to_string(), ["perf", "server", "--dev", "sw0"]);
+    let server = Running::start_until(&lab.ns("wan"), &serve, "serving on sw0");
+    for cc in ["swift", "timely"] {
+        let client = ["perf", "client", "--dev", "sw0", &to, "--json", "--transfer", "8M"];
+        let near = ["--mode", "sr", "--cc", cc, "--cc-set", "near_base_us=600"];
+        let before = sent(&lab.ctl(&["show"]).json());
+        let report = Running::start(&lab.ns("dc"), &[&client[..], &near].concat()).wait().json();
+        assert_eq!(report["transfer"]["sha256_match"], true, "{report}");
+        let made = sent(&lab.ctl(&["show"]).json()) - before;
+        let got = arrived(&[report]);
+        assert!(got <= made, "{cc}: {made} pseudo-ACKs were sent, {got} arrived");
+    }
+    server.terminate();
 }

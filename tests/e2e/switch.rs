@@ -58,7 +58,7 @@ impl SwitchLab {
     }
 
     /// The IPv4 address of a host, by its number.
-    fn v4(&self, n: usize) -> IpAddr {
+    pub(crate) fn v4(&self, n: usize) -> IpAddr {
         self.address(n, "v4")
     }
 
@@ -81,7 +81,7 @@ impl SwitchLab {
         [&["lab", "exec", "--name", &self.name, host, "--", SPANWIRE], args].concat()
     }
 
-    fn ctl(&self, args: &[&str]) -> Outcome {
+    pub(crate) fn ctl(&self, args: &[&str]) -> Outcome {
         run_here(&[&["switch", "ctl", "--lab", &self.name, "--json"], args].concat())
     }
 
