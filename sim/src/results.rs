@@ -1,10 +1,10 @@
 //! The version of the simulator's results, and the identity of a result: stored ones are valid as
 //! long as both are the same.
 
-use crate::params::Params;
 use crate::rows::Run;
 use crate::scenario::Scenario;
-use spanwire_switch::EcnModel;
+use crate::setup::AgentSetup;
+use spanwire_switch::AgentConfig;
 use std::fmt::Write as _;
 
 /// The version of results: it rises with each change after which a run may have other ones.
@@ -12,10 +12,11 @@ pub const RESULTS_VERSION: usize = HISTORY.len();
 
 /// A digest of the event hashes and metrics of [`PINNED`] for each version. A change of one changes
 /// the last digest: a test then says which number to append.
-const HISTORY: [u64; 1] = [0x319d7edd3c6df18e];
+const HISTORY: [u64; 1] = [0x1024541e468bdeb6];
 
 /// Runs whose results tell versions apart: of each congestion control, wire mode, balancer,
-/// code and agent that rows have, and of the faults of links.
+/// code and agent that rows have, and of the faults of links. Those of NDT name what has once been
+/// a default: parameters of agents are part of a run's identity, so another default is another run.
 #[cfg(test)]
 const PINNED: [(&str, &str); 20] = [
     ("pair", "mode=rc"),
@@ -33,8 +34,11 @@ const PINNED: [(&str, &str); 20] = [
     ("pacc-burst", "scheme=timely"),
     ("pacc-burst", "scheme=hpcc"),
     ("pacc-steady", "scheme=dcqcn time=2ms"),
-    ("reflex-fct", "cc=swift reflex=on time=500us"),
-    ("reflex-fct", "cc=timely-classic reflex=ndt time=500us"),
+    ("reflex-fct", "cc=swift reflex=on time=500us agent.pause_scope=port agent.pause_round=packet"),
+    (
+        "reflex-fct",
+        "cc=timely-classic reflex=ndt time=500us agent.pause_scope=port agent.pause_round=packet",
+    ),
     ("laecn-burst", "scheme=laecn bytes=100kB"),
     ("mlcc-fig9", "scheme=mlcc far=100us time=3ms"),
     ("cc-incast", "cc=powertcp time=3ms"),
@@ -59,9 +63,9 @@ impl Run {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Identity {
     /// The version of results, the scenario, all parameters, also those that a run does not set,
-    /// and the seed.
+    /// those of its agents, and the seed.
     pub text: String,
-    /// The files of networks that are part of the program.
+    /// The files of networks that its agents have.
     pub files: Vec<Vec<u8>>,
 }
 
@@ -76,22 +80,31 @@ impl Identity {
         seed: u64,
     ) -> Result<Self, String> {
         let found = Scenario::find(scenario);
-        let mut params = found.ok_or_else(|| format!("there is no scenario {scenario}"))?.params();
-        params.set_all(set).map_err(|e| e.to_string())?;
+        let found = found.ok_or_else(|| format!("there is no scenario {scenario}"))?;
+        let set: Vec<_> = set.into_iter().collect();
+        let mut params = found.params();
+        params.set_all(set.iter().copied()).map_err(|e| e.to_string())?;
+        let agents = found.plan(seed, set).map_err(|e| e.to_string())?.setup.agents;
         let mut text = format!("results {RESULTS_VERSION}\nscenario {scenario}\n");
         // Writing to a String cannot fail.
         params.iter().for_each(|p| _ = writeln!(text, "{}={}", p.name, p.value));
+        for AgentSetup { config, at } in &agents {
+            let config = serde_json::to_string(config).map_err(|e| e.to_string())?;
+            _ = writeln!(text, "agent {config} at {at:?}");
+        }
         _ = writeln!(text, "seed {seed}");
-        let files = models(&params).filter_map(|name| EcnModel::named(name).to_file(0, ""));
-        Ok(Self { text, files: files.collect() })
+        Ok(Self { text, files: Self::files_of(&agents) })
     }
-}
 
-/// The names of networks that runs with these parameters have.
-fn models(params: &Params) -> impl Iterator<Item = &'static str> {
-    let values: Vec<String> = params.iter().map(|p| p.value.to_string()).collect();
-    let is_used = move |name: &&str| values.iter().any(|value| value.contains(name));
-    EcnModel::NAMES.iter().copied().filter(is_used)
+    /// The files of networks that these agents have.
+    #[must_use]
+    pub fn files_of(agents: &[AgentSetup]) -> Vec<Vec<u8>> {
+        let file = |agent: &AgentSetup| match &agent.config {
+            AgentConfig::Ecn(ecn) => ecn.model.to_file(0, ""),
+            _ => None,
+        };
+        agents.iter().filter_map(file).collect()
+    }
 }
 
 #[cfg(test)]
@@ -140,6 +153,12 @@ mod tests {
         let default = Scenario::find("laecn-burst").expect("it exists").params();
         let hosts = default.word("hosts");
         assert_eq!(one, of(&burst("laecn").set("hosts", hosts), 1));
+        // So a default of an agent that changes is another run, of those with that agent.
+        let near = Run::of("reflex-fct", 1).set("reflex", "on");
+        let agents = of(&near, 1).text;
+        assert!(agents.contains("\nagent {\"kind\":\"nsf\""), "{agents}");
+        assert!(agents.contains("\"pause_scope\":\"switch\""), "{agents}");
+        assert!(!of(&Run::of("reflex-fct", 1), 1).text.contains("\nagent {"));
         let megabytes = |text: &str| of(&burst("hpcc").set("bytes", text), 1);
         assert_eq!(megabytes("1MB"), megabytes("1000kB"));
         assert_eq!(Run::command(&["echo"]).identity(1), Ok(None));

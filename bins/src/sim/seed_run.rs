@@ -8,10 +8,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use spanwire_base::u64_from;
 use spanwire_host::fabric::Error;
-use spanwire_sim::{
-    AgentSetup, FlowReport, Identity, Measure, NetworkError, Plan, Report, Trace, Watch,
-};
-use spanwire_switch::AgentConfig;
+use spanwire_sim::{FlowReport, Identity, Measure, NetworkError, Report, Trace, Watch};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
@@ -79,7 +76,7 @@ impl SeedRun {
     pub(super) fn of(chosen: &Chosen, store: &Store) -> Result<Self, Error> {
         let (plan, _) = prepare(chosen)?;
         let identity = Identity::of(&chosen.name, chosen.set(), chosen.seed)?;
-        let key = key(&format!("seed\n{}", identity.text), &models(&plan));
+        let key = key(&format!("seed\n{}", identity.text), &Identity::files_of(&plan.setup.agents));
         let stored: Option<Self> =
             store.load(&key).and_then(|stored| serde_json::from_value(stored.metrics).ok());
         if let Some(run) = stored.filter(|run| run.row.seed == chosen.seed) {
@@ -118,15 +115,6 @@ impl SeedRun {
     pub(super) fn into_row(self) -> SeedRow {
         SeedRow { over_time: self.over_time, ..self.row }
     }
-}
-
-/// The networks of a plan's agents: their files are part of the identity of its result.
-fn models(plan: &Plan) -> Vec<Vec<u8>> {
-    let file = |agent: &AgentSetup| match &agent.config {
-        AgentConfig::Ecn(ecn) => ecn.model.to_file(0, ""),
-        _ => None,
-    };
-    plan.setup.agents.iter().filter_map(file).collect()
 }
 
 impl SeedRow {

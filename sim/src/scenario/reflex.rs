@@ -11,7 +11,7 @@ use crate::topology::{Role, Topology};
 use crate::workload::{self, Cdf, Flow, Poisson};
 use spanwire_base::{Dur, Rate, Rng, Time};
 use spanwire_cc::Algorithm;
-use spanwire_switch::{NdtConfig, NsfConfig};
+use spanwire_switch::{NdtConfig, NsfConfig, Ratio};
 
 /// # Source
 /// Reflex II and IV, figures 1, 2, 6, 7 and 8.
@@ -64,6 +64,9 @@ fn common(p: Params) -> Params {
         .with("intra_sizes", word(SAME, own_sizes()), "sizes within; `same` as `sizes`")
         .with("inter_sizes", word(SAME, own_sizes()), "sizes between both; `same` as `sizes`")
         .with("border_buffer", Value::Bytes(BORDER_BUFFER), "buffer of the border switches")
+        .with("buffer", Value::Bytes(BUFFER), "buffer of the leaves and spines")
+        .with("pfc_alpha", word("1/8", ALPHAS.to_vec()), "PFC's threshold, part of the free buffer")
+        .with("pfc_resume", Value::Bytes(3_072), "distance below it at which sending resumes")
         .with(
             "inter_target",
             word("hops", vec!["hops", "rtt"]),
@@ -71,7 +74,7 @@ fn common(p: Params) -> Params {
         )
         .with(
             "inter_min_rate",
-            Value::Rate(Rate::from_bps(100_000_000)),
+            Value::Rate(Rate::from_bps(300_000_000)),
             "lowest rate of Swift between both with `inter_target=hops`",
         )
         .with("mtu", word("1024", mtus), "path MTU in bytes")
@@ -82,6 +85,7 @@ fn common(p: Params) -> Params {
 }
 
 fn plan(p: &Params, algorithm: Option<Algorithm>, mut setup: Setup) -> Plan {
+    set_buffer(p, &mut setup);
     let agents = Agents::of(p.word("reflex"));
     setup.agents = agents.setups(algorithm);
     setup.congestion.algorithm = algorithm.map(|algorithm| tuned(algorithm, own(&algorithm)));
@@ -151,6 +155,20 @@ impl Class {
             Self { load_permille, sizes: named.expect("the parameter allows only these") }
         };
         [class("intra_load", all - inter, "intra_sizes"), class("inter_load", inter, "inter_sizes")]
+    }
+}
+
+/// The buffers of leaves and spines, and where ports of all switches pause.
+fn set_buffer(p: &Params, setup: &mut Setup) {
+    setup.buffer_bytes = p.bytes("buffer");
+    for queue in &mut setup.port.queues {
+        queue.limit_bytes = setup.buffer_bytes;
+    }
+    if let Some(pfc) = &mut setup.port.pfc {
+        let (num, den) = p.word("pfc_alpha").split_once('/').unwrap_or((p.word("pfc_alpha"), "1"));
+        let ratio = || Ratio::new(num.parse().ok()?, den.parse().ok()?);
+        pfc.alpha = ratio().expect("a test sets each");
+        pfc.resume_offset_bytes = p.bytes("pfc_resume");
     }
 }
 
@@ -274,6 +292,11 @@ const FAR_RTT: Dur = Dur::from_us(1_012);
 /// HPCC's artifact, in whose rule a port has headroom for three bandwidth-delay products of its
 /// link, besides the shared 32 MB.
 const BORDER_BUFFER: u64 = 332_000_000;
+/// # Source
+/// HPCC's artifact, also for the threshold of an eighth.
+const BUFFER: u64 = 32_000_000;
+/// Thresholds of PFC, as parts of a shared buffer's free bytes.
+const ALPHAS: [&str; 7] = ["1/8", "1/4", "1/2", "1", "2", "4", "8"];
 /// The distribution of a class is that of both.
 const SAME: &str = "same";
 /// Values of the parameter `reflex`.
@@ -351,10 +374,10 @@ mod tests {
             set.into_iter().find(|(f, _)| *f == field).map(|(_, text)| text)
         };
         let (near, far) = (Dur::from_us(8), Dur::from_us(1_012));
-        for (target, base, least) in [("hops", Some("2.6"), Some("12.354")), ("rtt", None, None)] {
+        for (target, base, least) in [("hops", Some("2.6"), Some("37.061")), ("rtt", None, None)] {
             assert_eq!(set_of(target, near, "base_target_us").as_deref(), Some("2.6"));
             assert_eq!(set_of(target, far, "base_target_us").as_deref(), base, "{target}");
-            // 100 Mbit/s for 1012 us are 12.354 packets.
+            // 300 Mbit/s for 1012 us are 37.061 packets.
             assert_eq!(set_of(target, far, "min_pkts").as_deref(), least, "{target}");
             assert_eq!(set_of(target, near, "min_pkts"), None, "{target}");
         }

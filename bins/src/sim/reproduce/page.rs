@@ -105,7 +105,7 @@ fn write_checks(out: &mut String, checks: &[CheckReport]) {
         let [median, interval] = shown(&c.ours);
         let interval = if interval == "-" { interval } else { format!("95 %: {interval}") };
         let line = format!("- {verdict}: {}. Ours: {median} ({interval})", c.check);
-        let _ = writeln!(out, "{}", wrapped(&line.replace(" (-)", "")).replace('\n', "\n  "));
+        let _ = writeln!(out, "{}", indented(&line.replace(" (-)", ""), "  "));
     }
 }
 
@@ -118,13 +118,19 @@ pub(super) fn shown(ours: &Ours) -> [String; 2] {
 
 /// Breaks a paragraph into lines of at most [`COLUMNS`] columns.
 pub(super) fn wrapped(text: &str) -> String {
+    indented(text, "")
+}
+
+/// The same, with all lines but the first indented.
+fn indented(text: &str, indent: &str) -> String {
     let mut out = String::new();
     let mut column = 0;
     for word in text.split_whitespace() {
         let n = word.chars().count();
         if column > 0 && column + 1 + n > COLUMNS {
             out.push('\n');
-            column = 0;
+            out.push_str(indent);
+            column = indent.len();
         } else if column > 0 {
             out.push(' ');
             column += 1;
@@ -239,5 +245,8 @@ mod tests {
         let text = wrapped(&"word ".repeat(50));
         assert!(text.lines().count() == 3 && text.lines().all(|line| line.len() <= 100), "{text}");
         assert_eq!(wrapped("a\n  b"), "a b");
+        let text = indented(&"word ".repeat(50), "  ");
+        assert!(text.lines().count() == 3 && text.lines().all(|line| line.len() <= 100), "{text}");
+        assert!(text.lines().skip(1).all(|line| line.starts_with("  word")), "{text}");
     }
 }

@@ -35,9 +35,9 @@ pub struct NdtConfig {
     /// 1. Default 7/10.
     pub ratio: Ratio,
     /// The ports whose flows are counted for `ratio`, and whose controlled queues pause. Default
-    /// each port by itself.
+    /// all inner ports.
     pub pause_scope: PauseScope,
-    /// The packets that leave after a pause before the next one. Default one.
+    /// The packets that leave after a pause before the next one. Default all that it has held.
     pub pause_round: PauseRound,
     /// While a controlled queue pauses, one packet of it leaves in each `threshold`, whose
     /// acknowledgement can show that its flow has recovered. Default false: the paper's queue
@@ -58,9 +58,9 @@ pub struct NdtConfig {
 #[serde(rename_all = "lowercase")]
 pub enum PauseScope {
     /// Each port by itself, by the flows that pass it.
-    #[default]
     Port,
     /// All inner ports of the switch, by the flows of all.
+    #[default]
     Switch,
 }
 
@@ -69,10 +69,10 @@ pub enum PauseScope {
 #[serde(rename_all = "lowercase")]
 pub enum PauseRound {
     /// One of the controlled queue.
-    #[default]
     Packet,
     /// All that the last pause has held, and a full turn of both queues: a packet waits for one
     /// pause at most.
+    #[default]
     Held,
 }
 

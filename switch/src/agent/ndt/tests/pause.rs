@@ -97,7 +97,7 @@ fn round__all_that_was_held_and_a_turn_of_both_queues() {
 
 #[test]
 fn round__one_packet() {
-    let mut ndt = ndt(|_| ());
+    let mut ndt = ndt(|config| config.pause_round = PauseRound::Packet);
     flows(&mut ndt, 10, 8);
     let (first, _) = come_held(&mut ndt, 30, 1, 1);
     come(&mut ndt, 31, 1, 2);

@@ -1,0 +1,101 @@
+//! Choices that the paper leaves open: each alone, beside those of the rows.
+
+use super::super::quantity::{Quantity, reduction};
+use super::super::reading::Reading;
+use super::super::run::Run;
+use super::runs::at_70;
+
+/// Another choice of what the paper leaves open.
+pub(super) struct Other {
+    pub(super) text: &'static str,
+    set: &'static [(&'static str, &'static str)],
+    /// Runs without Reflex do not depend on it.
+    is_of_agents: bool,
+}
+
+impl Other {
+    /// None.
+    pub(super) const NONE: Self = Self::agents("", &[]);
+
+    /// Of networks.
+    const fn new(text: &'static str, set: &'static [(&'static str, &'static str)]) -> Self {
+        Self { text, set, is_of_agents: false }
+    }
+
+    /// Of what Reflex does.
+    const fn agents(text: &'static str, set: &'static [(&'static str, &'static str)]) -> Self {
+        Self { text, set, is_of_agents: true }
+    }
+
+    pub(super) fn at_70(&self, cc: &str, reflex: &str) -> Run {
+        self.of(at_70(cc, reflex))
+    }
+
+    /// A run with this choice.
+    pub(super) fn of(&self, run: Run) -> Run {
+        let set = |run: Run, (key, value): &(&'static str, &str)| {
+            let name = format!("{} {key}={value}", run.label());
+            run.set(key, *value).named(name)
+        };
+        self.set.iter().fold(run, set)
+    }
+}
+
+pub(super) const INTER_10: Other =
+    Other::new("A tenth of the load is between the data centres.", &[("inter", "10")]);
+pub(super) const INTER_30: Other =
+    Other::new("Three tenths of the load are between the data centres.", &[("inter", "30")]);
+pub(super) const ALPHA_1: Other = Other::new(
+    "A port pauses when it holds as much as is free, not an eighth of it.",
+    &[("pfc_alpha", "1")],
+);
+pub(super) const BORDER_32_MB: Other = Other::new(
+    "The border switches have 32 MB, as the others, and drop what exceeds them.",
+    &[("border_buffer", "32MB")],
+);
+pub(super) const FAR_20_US: Other = Other::agents(
+    "Acknowledgements from afar run the law once in 20 us, not in T_interval.",
+    &[("cc.near_every_us", "20")],
+);
+pub(super) const FAR_LEAST: Other = Other::agents(
+    "They run it with the least near round trip, not the last.",
+    &[("cc.near_ack", "least")],
+);
+pub(super) const FAR_NONE: Other =
+    Other::agents("They do not run the law.", &[("cc.near_ack", "none")]);
+pub(super) const PORT: Other = Other::agents(
+    "Controlled queues pause by the flows of their port, not of the switch.",
+    &[("agent.pause_scope", "port")],
+);
+pub(super) const PORT_PACKET: Other = Other::agents(
+    "The same, and after one packet again.",
+    &[("agent.pause_scope", "port"), ("agent.pause_round", "packet")],
+);
+pub(super) const PROBE: Other = Other::agents(
+    "A paused queue sends one packet in each threshold.",
+    &[("agent.pause_probe", "true")],
+);
+pub(super) const LOWEST_100M: Other =
+    Other::new("Swift's lowest rate is 100 Mbit/s.", &[("inter_min_rate", "100Mbit")]);
+pub(super) const LOWEST_1G: Other =
+    Other::new("Swift's lowest rate is 1 Gbit/s.", &[("inter_min_rate", "1Gbit")]);
+
+/// The choices of networks and agents that both controls depend on.
+pub(super) const SWEEP: [&Other; 10] = [
+    &INTER_10,
+    &INTER_30,
+    &ALPHA_1,
+    &BORDER_32_MB,
+    &FAR_20_US,
+    &FAR_LEAST,
+    &FAR_NONE,
+    &PORT,
+    &PORT_PACKET,
+    &PROBE,
+];
+
+/// By how many percent a form of Reflex lowers a reading at 70 % with another choice.
+pub(super) fn gain_with(cc: &str, reflex: &str, reading: &Reading, other: &Other) -> Quantity {
+    let off = if other.is_of_agents { &Other::NONE } else { other };
+    reduction(&other.at_70(cc, reflex), &off.at_70(cc, "off"), reading)
+}
