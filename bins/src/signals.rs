@@ -24,13 +24,14 @@ impl Interrupt {
         use signal_hook::flag;
         let this = Self::default();
         for (signal, exit) in [(SIGINT, Exit::Interrupted), (SIGTERM, Exit::Terminated)] {
-            // Actions run in the order of registration. The shutdown tests the flag before the
-            // last action sets it. The number is stored before the flag, so that a reader that
-            // sees the flag also sees the signal.
-            let status = i32::from(exit.code());
-            flag::register_conditional_shutdown(signal, status, Arc::clone(&this.is_set))?;
+            // Actions run in the order of registration. The number is stored by the first one, so
+            // that no signal is lost that arrives before all are registered, and a reader that
+            // sees the flag also sees the signal. The shutdown tests the flag before the last
+            // action sets it.
             let number = usize::try_from(signal).map_err(io::Error::other)?;
             flag::register_usize(signal, Arc::clone(&this.signal), number)?;
+            let status = i32::from(exit.code());
+            flag::register_conditional_shutdown(signal, status, Arc::clone(&this.is_set))?;
             flag::register(signal, Arc::clone(&this.is_set))?;
         }
         Ok(this)
@@ -45,7 +46,7 @@ impl Interrupt {
     /// True once a signal arrived.
     #[must_use]
     pub fn is_set(&self) -> bool {
-        self.is_set.load(Ordering::Acquire)
+        self.is_set.load(Ordering::Acquire) || self.signal.load(Ordering::SeqCst) != 0
     }
 
     /// The exit code of an interrupted command: that of the signal, or of SIGINT if there was none.
@@ -58,5 +59,20 @@ impl Interrupt {
     /// Sets the flag as a signal would, so that a failure of one worker ends the others.
     pub fn set(&self) {
         self.is_set.store(true, Ordering::Release);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// The first registered action stores the number; a signal may arrive before the others are.
+    #[test]
+    fn is_set__by_the_number_of_a_signal_alone() {
+        let interrupt = Interrupt::never();
+        assert!(!interrupt.is_set());
+        interrupt.signal.store(usize::try_from(SIGTERM).expect("positive"), Ordering::SeqCst);
+        assert!(interrupt.is_set());
+        assert_eq!(interrupt.exit(), Exit::Terminated);
     }
 }
