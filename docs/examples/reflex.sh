@@ -12,23 +12,29 @@
 set -euo pipefail
 spanwire="${SPANWIRE:-spanwire}" cc="${CC:-swift}" out="${1:-reflex-bed}"
 here="$(cd "$(dirname "$0")" && pwd)"
+if [ "$(id -u)" -ne 0 ] || ! command -v ip ethtool "$spanwire" >/dev/null; then
+  echo "reflex.sh needs root, ip, ethtool and spanwire (or SPANWIRE=PATH)" >&2
+  exit 2
+fi
 mkdir -p "$out"
-pids=() hosts=(n0 n1 near far)
+hosts=(n0 n1 near far) names="reflex$$"
 
 # Every process is one of ours, and so is every namespace.
 clean() {
-  [ "${#pids[@]}" -eq 0 ] || kill "${pids[@]}" 2>/dev/null || true
+  local running
+  running="$(jobs -pr)"
+  # shellcheck disable=SC2086
+  [ -z "$running" ] || kill $running
   wait
-  for name in "${hosts[@]}" mid; do ip netns del "reflex-$name" 2>/dev/null || true; done
+  for name in "${hosts[@]}" mid; do ip netns del "$names-$name" 2>/dev/null || true; done
 }
 trap clean EXIT
 
-in_ns() { ip netns exec "reflex-$1" "${@:2}"; }
+in_ns() { ip netns exec "$names-$1" "${@:2}"; }
 
 # Runs in the background: a namespace, a log and the arguments of spanwire.
 serve() {
-  ip netns exec "reflex-$1" "$spanwire" "${@:3}" >"$2" 2>&1 &
-  pids+=($!)
+  ip netns exec "$names-$1" "$spanwire" "${@:3}" >"$2" 2>&1 &
 }
 
 # Waits until a file has a line.
@@ -44,20 +50,20 @@ until_line() {
 
 # An interface of the switches, and its other end: a host's, or the other switch's.
 cable() {
-  ip link add "$1" netns reflex-mid type veth peer name "$3" netns "reflex-$2"
+  ip link add "$1" netns "$names-mid" type veth peer name "$3" netns "$names-$2"
   for end in "mid $1" "$2 $3"; do
     read -r name device <<<"$end"
     in_ns "$name" ethtool -K "$device" tx off tso off gso off >/dev/null
-    ip -n "reflex-$name" link set "$device" up
+    ip -n "$names-$name" link set "$device" up
   done
 }
 
-for name in "${hosts[@]}" mid; do ip netns add "reflex-$name"; done
+for name in "${hosts[@]}" mid; do ip netns add "$names-$name"; done
 cable trunk mid dc
 for i in "${!hosts[@]}"; do
   port="${hosts[i]/far/wan}"
   cable "$port" "${hosts[i]}" sw0
-  ip -n "reflex-${hosts[i]}" addr add "10.79.0.$((i + 1))/24" dev sw0
+  ip -n "$names-${hosts[i]}" addr add "10.79.0.$((i + 1))/24" dev sw0
 done
 
 cat >"$out/inner.toml" <<'TOML'
@@ -88,8 +94,8 @@ run() {
   "$spanwire" switch ctl --socket "$out/inner.sock" --json show --interval 0.05 \
     >"$out/$1-queue.json" &
   queue=$!
-  in_ns n1 "$spanwire" perf client --dev sw0 10.79.0.3 --mode sr --cc "$cc" --seconds 12 -i 0.1 \
-    --json >"$out/$1-within.json" 2>"$out/$1-within.log" &
+  ip netns exec "$names-n1" "$spanwire" perf client --dev sw0 10.79.0.3 --mode sr --cc "$cc" \
+    --seconds 12 -i 0.1 --json >"$out/$1-within.json" 2>"$out/$1-within.log" &
   first=$!
   sleep 3
   in_ns n0 "$spanwire" perf client --dev sw0 10.79.0.4 --mode sr --cc "$cc" --seconds 6 -i 0.1 \
@@ -99,7 +105,6 @@ run() {
   "$spanwire" plot --title "$cc, $1 Reflex" --perf "within=$out/$1-within.json" \
     --perf "between=$out/$1-between.json" --switch "$out/$1-queue.json" --port trunk \
     --out "$out/$1.svg"
-  echo "$out/$1.svg"
 }
 run without
 run with --cc-set near_base_us=600
