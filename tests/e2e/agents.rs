@@ -334,9 +334,10 @@ fn reflex__pseudo_acks_only_about_late_packets() {
     assert!(ndt.get("acks").is_none_or(|acks| *acks == 0), "no data came in: {ndt:?}");
 }
 
-/// That it fills an idle path is asserted in virtual time (`sim::near`).
+/// That it fills an idle path is asserted in virtual time (`sim::near`). The round trip to the
+/// switch is the one of its comment: a sender cannot know it, and asks for no feedback without it.
 #[test]
-fn reflex__the_example_carries_transfers_and_its_feedback_arrives() {
+fn reflex__the_example_carries_transfers_and_no_more_feedback_arrives_than_it_sends() {
     let Some(lab) = SwitchLab::new(include_str!("../../docs/examples/reflex.toml")) else { return };
     let (to, serve) = (lab.v4(1).to_string(), ["perf", "server", "--dev", "sw0"]);
     let server = Running::start_until(&lab.ns("wan"), &serve, "serving on sw0");

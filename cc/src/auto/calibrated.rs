@@ -192,7 +192,7 @@ fn scaled(algorithm: Algorithm, path: &Path, view: &View) -> Algorithm {
                     (near_us.unwrap_or(base_us) / 500.0).clamp(d.increase_pkts, 1000.0);
                 initial_pkts = 1e5;
                 max_bdps = MAX_BDPS;
-                base_target_us = near_us.map_or(d.base_target_us, |us| us + target_us);
+                base_target_us = near_us.map_or(d.base_target_us, |us| (us + target_us).min(1e6));
                 near_every_us = near_us.map_or(d.near_every_us, |us| NEAR_SILENT * us);
                 near_ack = near_us.map_or(d.near_ack, |_| NEAR_SILENT_ACK);
             }

@@ -11,7 +11,7 @@ use crate::topology::{Role, Topology};
 use crate::workload::{self, Cdf, Flow, Poisson};
 use spanwire_base::{Dur, Rate, Rng, Time};
 use spanwire_cc::Algorithm;
-use spanwire_switch::{NdtConfig, NsfConfig, Ratio};
+use spanwire_switch::{Human as _, NdtConfig, NsfConfig, Ratio};
 
 /// # Source
 /// Reflex II and IV, figures 1, 2, 6, 7 and 8.
@@ -165,9 +165,7 @@ fn set_buffer(p: &Params, setup: &mut Setup) {
         queue.limit_bytes = setup.buffer_bytes;
     }
     if let Some(pfc) = &mut setup.port.pfc {
-        let (num, den) = p.word("pfc_alpha").split_once('/').unwrap_or((p.word("pfc_alpha"), "1"));
-        let ratio = || Ratio::new(num.parse().ok()?, den.parse().ok()?);
-        pfc.alpha = ratio().expect("a test sets each");
+        pfc.alpha = Ratio::parse(p.word("pfc_alpha")).expect("a test sets each");
         pfc.resume_offset_bytes = p.bytes("pfc_resume");
     }
 }

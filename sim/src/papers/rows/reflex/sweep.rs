@@ -58,17 +58,17 @@ pub(super) const FAR_20_US: Other = Other::agents(
     &[("cc.near_every_us", "20")],
 );
 pub(super) const FAR_LEAST: Other = Other::agents(
-    "They run it with the least near round trip, not the last.",
+    "Acknowledgements from afar run the law with the least near round trip, not the last.",
     &[("cc.near_ack", "least")],
 );
 pub(super) const FAR_NONE: Other =
-    Other::agents("They do not run the law.", &[("cc.near_ack", "none")]);
+    Other::agents("Acknowledgements from afar do not run the law.", &[("cc.near_ack", "none")]);
 pub(super) const PORT: Other = Other::agents(
     "Controlled queues pause by the flows of their port, not of the switch.",
     &[("agent.pause_scope", "port")],
 );
 pub(super) const PORT_PACKET: Other = Other::agents(
-    "The same, and after one packet again.",
+    "Controlled queues pause by the flows of their port, and again after one packet.",
     &[("agent.pause_scope", "port"), ("agent.pause_round", "packet")],
 );
 pub(super) const PROBE: Other = Other::agents(
