@@ -103,6 +103,7 @@ with_methods! {
         "theta-powertcp" = Self::PowerTcp(powertcp::Params { theta: true, ..Default::default() });
         "dcqcn-ns3" = Self::DcqcnRnic(dcqcn_rnic::Params::ns3());
         "timely-ns3" = Self::Timely(timely::Params::ns3());
+        "timely-vwin" = Self::Timely(timely::Params::ns3_with_window());
         "timely-classic" = Self::Timely(timely::Params { patched: false, ..Default::default() });
         "gemini-paper" = Self::Gemini(gemini::Params::paper());
     }

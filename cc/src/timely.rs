@@ -53,6 +53,8 @@ params! {
     /// Window in round trips (base round trips if larger) at the current rate; 0 for none. Without
     /// a window, bytes in flight are unbounded until feedback arrives.
     window_rtts = 1.25 in 0.0..=100.0;
+    /// The round trip of the window: the last one, or always the base.
+    window_of = 0.0 of "last" | "base";
     /// The round trip to the nearby switch that sends pseudo-ACKs, without queues, in microseconds.
     /// Above 0, the flow requests them (Reflex) and end-to-end round trips never reach the law; at
     /// 0 they do until the first pseudo-ACK.
@@ -86,6 +88,16 @@ impl Params {
             window_rtts: 0.0,
             ..Self::default()
         }
+    }
+
+    /// The same with a window, which is a bandwidth-delay product at the current rate, and with a
+    /// lowest rate of 100 Mbit/s at 100 Gbit/s.
+    ///
+    /// # Source
+    /// HPCC's ns-3 code: `HAS_WIN`, `VAR_WIN` and `MIN_RATE` of `mix/config.txt`.
+    #[must_use]
+    pub(crate) fn ns3_with_window() -> Self {
+        Self { window_rtts: 1.0, window_of: BASE, min_rate: 0.001, ..Self::ns3() }
     }
 }
 
@@ -175,8 +187,8 @@ impl Controller for Timely {
             return u64::MAX;
         };
         // The last round trip of the far loop, because bytes are in flight end to end.
-        let rtt =
-            self.prev.filter(|_| !self.near.is_used()).map_or(base, |us| (us * 1e3).max(base));
+        let last = self.prev.filter(|_| !self.near.is_used() && self.p.window_of < BASE);
+        let rtt = last.map_or(base, |us| (us * 1e3).max(base));
         whole((self.p.window_rtts * self.rate * rtt).max(self.mtu))
     }
 
@@ -234,6 +246,8 @@ impl Controller for Timely {
 const RESOLUTION_US: f64 = 0.001;
 /// The factor of the increase after consecutive falling round trips.
 const FAST: f64 = 5.0;
+/// `window_of` of windows that do not grow with the round trip.
+const BASE: f64 = 1.0;
 
 #[cfg(test)]
 mod tests {
@@ -300,6 +314,20 @@ mod tests {
         // The average falls to an eighth each round trip, from 35 us to less than a nanosecond.
         let increases = got.windows(2).filter(|pair| pair[1] > pair[0]).count();
         assert!(increases >= 5, "{got:?}");
+    }
+
+    #[test]
+    fn cwnd_bytes__grows_with_the_round_trip_unless_it_is_the_base_s() {
+        let windows = [0.0, BASE].map(|window_of| {
+            let mut cc = flow(false, 5000.0, 100.0);
+            cc.p = Params { window_rtts: 1.0, window_of, ..cc.p };
+            let at_100_us = cc.cwnd_bytes();
+            feed(&mut cc, &[100]);
+            assert!(near(&[cc.rate * 8e3], &[5010.0]), "{}", cc.rate);
+            [at_100_us, cc.cwnd_bytes()]
+        });
+        // 5 Gbit/s for 100 us, and for the base of 20 us.
+        assert_eq!(windows, [[62_500, 62_625], [12_500, 12_525]]);
     }
 
     #[test]
