@@ -18,7 +18,7 @@ use spanwire_switch::{Human as _, NdtConfig, NsfConfig, Ratio};
 pub(super) const FCT: Scenario = Scenario {
     name: "reflex-fct",
     about: "completion times within and between two datacenters 500 us apart (Reflex)",
-    params: |p| common(p).with("cc", Value::Cc(named("timely-classic")), CC_ABOUT),
+    params: |p| common(p).with("cc", Value::Cc(named("timely-vwin")), CC_ABOUT),
     plan: |p, setup| plan(p, p.cc("cc").algorithm(), setup),
 };
 
@@ -29,7 +29,7 @@ pub(super) const THRESHOLDS: Scenario = Scenario {
     about: "the same under TIMELY with thresholds above the long round trip (Reflex)",
     params: |p| {
         common(p)
-            .with("cc", Value::Cc(named("timely-classic")), CC_ABOUT)
+            .with("cc", Value::Cc(named("timely-vwin")), CC_ABOUT)
             .with("low", Value::Time(Dur::from_us(1_000)), "TIMELY's low threshold")
             .with("high", Value::Time(Dur::from_us(1_100)), "TIMELY's high threshold")
     },
@@ -74,7 +74,7 @@ fn common(p: Params) -> Params {
         )
         .with(
             "inter_min_rate",
-            Value::Rate(Rate::from_bps(300_000_000)),
+            Value::Rate(Rate::from_bps(350_000_000)),
             "lowest rate of Swift between both with `inter_target=hops`",
         )
         .with("mtu", word("1024", mtus), "path MTU in bytes")
@@ -270,7 +270,7 @@ fn word(word: &str, of: Vec<&'static str>) -> Value {
 
 /// # Source
 /// Thresholds of 50 and 500 us: TIMELY's authors and HPCC's artifact, which also divides gradients
-/// by 20 us and has no window.
+/// by 20 us. It has TIMELY without a window and with one (`timely-vwin`).
 const TIMELY: &[(&str, &str)] =
     &[("low_us", "50"), ("high_us", "500"), ("min_rtt_us", "20"), ("window_rtts", "0")];
 /// # Source
@@ -357,6 +357,9 @@ mod tests {
         };
         let timely = "high_us=500,low_us=50,min_rtt_us=20,patched=false,window_rtts=0";
         assert_eq!(text("timely-classic"), timely);
+        let window = timely.replace("window_rtts=0", "window_of=base,window_rtts=1");
+        let window = window.replace("min_rtt", "min_rate=0.001,min_rtt");
+        assert_eq!(text("timely-vwin"), window);
         assert_eq!(text("timely-classic,low_us=70"), timely.replace("=50,", "=70,"));
         assert_eq!(text("swift"), "base_target_us=2.6,hop_us=2,initial_pkts=100000");
         assert_eq!(text("hpcc"), "");
@@ -372,10 +375,10 @@ mod tests {
             set.into_iter().find(|(f, _)| *f == field).map(|(_, text)| text)
         };
         let (near, far) = (Dur::from_us(8), Dur::from_us(1_012));
-        for (target, base, least) in [("hops", Some("2.6"), Some("37.061")), ("rtt", None, None)] {
+        for (target, base, least) in [("hops", Some("2.6"), Some("43.237")), ("rtt", None, None)] {
             assert_eq!(set_of(target, near, "base_target_us").as_deref(), Some("2.6"));
             assert_eq!(set_of(target, far, "base_target_us").as_deref(), base, "{target}");
-            // 300 Mbit/s for 1012 us are 37.061 packets.
+            // 350 Mbit/s for 1012 us are 43.237 packets.
             assert_eq!(set_of(target, far, "min_pkts").as_deref(), least, "{target}");
             assert_eq!(set_of(target, near, "min_pkts"), None, "{target}");
         }

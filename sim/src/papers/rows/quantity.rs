@@ -3,6 +3,7 @@
 use super::reading::{Reading, SeedResult};
 use super::run::Run;
 use super::statistics::{Ours, median};
+use spanwire_base::usize_from;
 use std::collections::BTreeMap;
 use std::fmt;
 use std::rc::Rc;
@@ -54,12 +55,13 @@ pub fn ratio(a: &Run, b: &Run, reading: &Reading) -> Quantity {
     Quantity { text, ..over(&value(a, reading), &value(b, reading)) }
 }
 
-/// By how many percent a reading of one run is below that of another.
+/// By how many percent a reading of one run is below that of another, for the seeds that both have.
 #[must_use]
 pub fn reduction(a: &Run, b: &Run, reading: &Reading) -> Quantity {
     let text = format!("{}, {} below {}", reading.name, a.label(), b.label());
     let of = |a, b| 100.0 * (1.0 - a / b);
-    combined(text, "%", [&value(a, reading), &value(b, reading)], of)
+    let [a_of, b_of] = [a, b].map(|run| value(run, reading).of_first(a.seeds.min(b.seeds)));
+    combined(text, "%", [&a_of, &b_of], of)
 }
 
 /// A quantity over another.
@@ -150,6 +152,15 @@ impl Quantity {
     /// As [`Quantity::of`].
     pub fn ours(&self, results: &Results) -> Result<Ours, String> {
         Ours::of(&self.of(results)?).ok_or_else(|| "it has no seeds".to_owned())
+    }
+
+    /// Of at most so many seeds: the first.
+    pub(super) fn of_first(self, seeds: u64) -> Self {
+        let all = Rc::clone(&self.of);
+        let of = move |results: &Results| {
+            Ok(all(results)?.into_iter().take(usize_from(seeds)).collect())
+        };
+        Self { of: Rc::new(of), ..self }
     }
 
     /// With another text, which is shorter.

@@ -39,6 +39,12 @@ impl Run {
         self
     }
 
+    /// From so many seeds.
+    #[must_use]
+    pub fn seeds(self, seeds: u64) -> Self {
+        Self { seeds, ..self }
+    }
+
     /// With `seeds` and, if its time is not empty, that time in a quick check.
     #[must_use]
     pub fn quick(mut self, seeds: u64, time: &str) -> Self {

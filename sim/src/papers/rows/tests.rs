@@ -41,6 +41,13 @@ fn of__runs_are_paired_by_seed() {
     uneven.seeds.get_mut(&run("b").command_line(None)).expect("it is there").pop();
     let error = over(&a, &b).of(&uneven).expect_err("a seed has no pair");
     assert!(error.contains("different seeds"), "{error}");
+    // A run that has fewer seeds: the others of its rival have no part.
+    let fewer = run("b").seeds(2);
+    let seeds = two().seeds.remove(&run("b").command_line(None)).expect("it is there");
+    let mut both = two();
+    both.seeds.insert(fewer.command_line(None), seeds[..2].to_vec());
+    assert_eq!(reduction(&run("a"), &fewer, &fct()).of(&both), Ok(vec![50.0, -100.0]));
+    assert_eq!(a.of_first(2).of(&both), Ok(vec![1.0, 8.0]));
 }
 
 #[test]

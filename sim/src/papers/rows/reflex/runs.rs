@@ -5,7 +5,14 @@ use super::super::reading::{Reading, of_group};
 use super::super::row::Figure;
 use super::super::run::Run;
 
-pub(super) const TIMELY: &str = "timely-classic";
+pub(super) const TIMELY: &str = "timely-vwin";
+/// Whether a network collapses for some milliseconds depends on the seed, so medians of six have
+/// intervals wider than most bounds. Those of 24 are from the seventh to the eighteenth, those of
+/// 17 from the fifth to the thirteenth.
+pub(super) const SEEDS: u64 = 17;
+const SEEDS_AT_70: u64 = 24;
+/// Of runs with another choice.
+pub(super) const OTHER_SEEDS: u64 = 6;
 pub(super) const LOADS: [u32; 3] = [30, 50, 70];
 /// Places in the list of sizes.
 pub(super) const ABOVE_10_MB: usize = 4;
@@ -14,15 +21,19 @@ pub(super) const UPTO_12_5_MB: usize = 6;
 pub(super) const ABOVE_12_5_MB: usize = 7;
 
 pub(super) const LOWEST: &str = "Swift's target is below the round trip of inter flows without \
-    NSF, so its lowest rate decides their time; the paper names none. Here it is 300 Mbit/s: of \
-    100, 250, 300 and 1000 the lowest with which inter flows are ahead at all loads (R-1), so \
-    that their part of the sum of NFCT without Reflex, 9 %, is nearest to the 14.5 % that follow \
-    from the paper's reductions. The defaults of HPCC's simulator are 100 Mbit/s, and 1 Gbit/s in \
-    its scripts.";
+    NSF, so its lowest rate decides their time, and the paper names none. Here it is fitted: with \
+    350 Mbit/s inter flows gain about as much as the paper says (R-6, R-11). Of 100, 250, 300 and \
+    1000 Mbit/s, 300 is the lowest with which they are ahead at all loads (R-1). The defaults of \
+    HPCC's simulator are 100 Mbit/s, and 1 Gbit/s in its scripts.";
+pub(super) const WINDOW: &str = "TIMELY is that of HPCC's simulator with its configuration file \
+    (`cc=timely-vwin`): a window of a bandwidth-delay product, and a lowest rate of 100 Mbit/s. \
+    Its scripts have both this and, as `timely`, no window and 1 Gbit/s; the paper names neither. \
+    The choice follows from runs without Reflex: see the decision on TIMELY's window.";
 
 /// Both data centres; `reflex` is off, nsf, ndt or on.
 pub(super) fn run(cc: &str, load: u32, reflex: &str) -> Run {
-    let run = Run::of("reflex-fct", 6).set("cc", cc).set("load", load.to_string());
+    let seeds = if load == 70 { SEEDS_AT_70 } else { SEEDS };
+    let run = Run::of("reflex-fct", seeds).set("cc", cc).set("load", load.to_string());
     let run = run.set("reflex", reflex).named(format!("{cc} {load} % {reflex}"));
     // NDT alone is not run quickly.
     if reflex == "ndt" { run } else { run.quick(1, "3ms") }
