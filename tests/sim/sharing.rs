@@ -29,7 +29,8 @@ fn design(cc: &str) -> f64 {
 /// need its agent: its scenarios have tests of their own. Presets of published simulations have
 /// their constants, whatever comes of them.
 fn all() -> impl Iterator<Item = &'static str> {
-    let is_tested = |cc: &&str| !["none", "fixed", "mlcc"].contains(cc) && !cc.ends_with("-ns3");
+    let is_tested =
+        |cc: &&str| !["none", "fixed", "mlcc", "timely-vwin"].contains(cc) && !cc.ends_with("-ns3");
     CcChoice::known().into_iter().filter(is_tested)
 }
 
