@@ -78,7 +78,7 @@ fn names(dir: &Path) -> Vec<String> {
 }
 
 /// Bytes of the partial file of `name`.
-fn partial_bytes(into: &TempDir, name: &str) -> u64 {
+pub(crate) fn partial_bytes(into: &TempDir, name: &str) -> u64 {
     fs::metadata(into.join(&format!(".{name}.spanwire-partial"))).map_or(0, |m| m.len())
 }
 

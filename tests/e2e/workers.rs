@@ -1,6 +1,8 @@
 //! Several workers in one process: a queue, an engine and a thread each.
 
-use super::copy::{TempDir, noise, receiver, send_well, start_sender, wait_for_partial};
+use super::copy::{
+    TempDir, noise, partial_bytes, receiver, send_well, start_sender, wait_for_partial,
+};
 use super::lab::{Lab, Outcome, PERF_PORT, Running, SPANWIRE, piped};
 use serde_json::Value;
 use spanwire_host::cores::on_each;
@@ -331,8 +333,11 @@ fn workers__of_a_killed_copy_resume_with_another_number() {
     // Beside other work a signal may be many seconds late: at this rate two workers take 54.
     let slow = ["--cc", "fixed", "--cc-set", "rate_mbps=5"];
     for (workers, signal) in [(&TWO[..], libc::SIGKILL), (&[], libc::SIGINT)] {
+        let before = partial_bytes(&into, "big");
         let sender = start_sender(&lab, &[&path], &[workers, &slow].concat());
-        wait_for_partial(&into, "big", 4 << 20);
+        // It has connected and sends: programs that a script runs in the background ignore SIGINT
+        // until they have a handler.
+        wait_for_partial(&into, "big", before + (4 << 20));
         assert!(!sender.end_with(signal).success);
     }
     let report = send_well(&lab, &[&path], &TWO);
