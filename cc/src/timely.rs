@@ -94,7 +94,8 @@ impl Params {
     /// lowest rate of 100 Mbit/s at 100 Gbit/s.
     ///
     /// # Source
-    /// HPCC's ns-3 code: `HAS_WIN`, `VAR_WIN` and `MIN_RATE` of `mix/config.txt`.
+    /// HPCC's ns-3 code: `HAS_WIN`, `VAR_WIN` and `MIN_RATE` of `mix/config.txt`. Its `GLOBAL_T`
+    /// gives all flows the window of the longest path; here each has that of its own.
     #[must_use]
     pub(crate) fn ns3_with_window() -> Self {
         Self { window_rtts: 1.0, window_of: BASE, min_rate: 0.001, ..Self::ns3() }

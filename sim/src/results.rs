@@ -11,14 +11,15 @@ use std::fmt::Write as _;
 pub const RESULTS_VERSION: usize = HISTORY.len();
 
 /// A digest of the event hashes and metrics of [`PINNED`] for each version. A change of one changes
-/// the last digest: a test then says which number to append.
-const HISTORY: [u64; 1] = [0x1024541e468bdeb6];
+/// the last digest: a test then says which number to append. A run that is added to the list
+/// changes no result, and its digest takes the place of the last one.
+const HISTORY: [u64; 1] = [0x75ab77856480e0d6];
 
 /// Runs whose results tell versions apart: of each congestion control, wire mode, balancer,
 /// code and agent that rows have, and of the faults of links. Those of NDT name what has once been
 /// a default: parameters of agents are part of a run's identity, so another default is another run.
 #[cfg(test)]
-const PINNED: [(&str, &str); 20] = [
+const PINNED: [(&str, &str); 21] = [
     ("pair", "mode=rc"),
     ("pair", "mode=sr"),
     ("loss-1", ""),
@@ -39,6 +40,7 @@ const PINNED: [(&str, &str); 20] = [
         "reflex-fct",
         "cc=timely-classic reflex=ndt time=500us agent.pause_scope=port agent.pause_round=packet",
     ),
+    ("reflex-fct", "cc=timely-vwin time=500us"),
     ("laecn-burst", "scheme=laecn bytes=100kB"),
     ("mlcc-fig9", "scheme=mlcc far=100us time=3ms"),
     ("cc-incast", "cc=powertcp time=3ms"),

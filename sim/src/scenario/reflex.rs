@@ -270,7 +270,7 @@ fn word(word: &str, of: Vec<&'static str>) -> Value {
 
 /// # Source
 /// Thresholds of 50 and 500 us: TIMELY's authors and HPCC's artifact, which also divides gradients
-/// by 20 us. It has TIMELY without a window and with one (`timely-vwin`).
+/// by 20 us. It has TIMELY without a window and with one.
 const TIMELY: &[(&str, &str)] =
     &[("low_us", "50"), ("high_us", "500"), ("min_rtt_us", "20"), ("window_rtts", "0")];
 /// # Source

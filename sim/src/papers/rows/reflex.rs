@@ -196,7 +196,7 @@ fn r_5() -> Row {
         why: "Mean NFCT falls by 39, 39 and 35 % in the median, where the paper has 33, 30 and \
             53. Those of all flows and of flows within depend on whether a network without Reflex \
             collapses: over the seeds 20 to 73 and 19 to 74 %. Flows between gain most by their \
-            largest, 22 to 33 a run, which without Reflex send at 100 Mbit/s.",
+            largest, 19 to 36 a run, which without Reflex send at 100 Mbit/s.",
         refuted: Some(gain(TIMELY, "on", &mean("all", None)).at_most(0.0)),
         figures: vec![by_load("Mean NFCT, TIMELY", &with_and_without(TIMELY))],
         ..Row::new(
@@ -263,7 +263,8 @@ fn r_8() -> Row {
     Row {
         described: &["70"],
         why: "Swift's holds. TIMELY's tail falls from 92 to 31, further than the paper's: without \
-            Reflex the flows within wait behind pauses, and with it there are none (R-10).",
+            Reflex the flows within wait behind pauses, of which few seeds have any with it \
+            (R-10).",
         figures: [(TIMELY, "p99 NFCT, TIMELY"), ("swift", "p99 NFCT, Swift")]
             .map(|(cc, title)| {
                 let bars = with_and_without(cc);

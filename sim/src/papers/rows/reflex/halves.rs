@@ -76,7 +76,7 @@ pub(super) fn r_12() -> Row {
             border are above 10 us as a rule, since TIMELY accepts queues of up to 500 us. The \
             queue they wait in has a ninth of a congested port and seldom pauses, since seven of \
             ten flows of a switch are seldom congested at once: the number of frames changes by \
-            -10 to 3 %. With both halves there is none (R-10), where the paper has 152.",
+            -10 to 3 %. With both halves the median is none (R-10), where the paper has 152.",
         figures: vec![Figure::Bars {
             title: "Pause frames at 70 %, by halves of Reflex",
             y: "frames",

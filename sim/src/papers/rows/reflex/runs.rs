@@ -25,10 +25,11 @@ pub(super) const LOWEST: &str = "Swift's target is below the round trip of inter
     350 Mbit/s inter flows gain about as much as the paper says (R-6, R-11). Of 100, 250, 300 and \
     1000 Mbit/s, 300 is the lowest with which they are ahead at all loads (R-1). The defaults of \
     HPCC's simulator are 100 Mbit/s, and 1 Gbit/s in its scripts.";
-pub(super) const WINDOW: &str = "TIMELY is that of HPCC's simulator with its configuration file \
-    (`cc=timely-vwin`): a window of a bandwidth-delay product, and a lowest rate of 100 Mbit/s. \
-    Its scripts have both this and, as `timely`, no window and 1 Gbit/s; the paper names neither. \
-    The choice follows from runs without Reflex: see the decision on TIMELY's window.";
+pub(super) const WINDOW: &str = "TIMELY has a window, a bandwidth-delay product of each flow's own \
+    path, and a lowest rate of 100 Mbit/s (`cc=timely-vwin`). The paper names neither. HPCC's \
+    simulator has both with its configuration file, but one window for all paths; its scripts also \
+    run TIMELY without a window and with 1 Gbit/s. See \
+    docs/decisions/0044-timely-has-a-window.md.";
 
 /// Both data centres; `reflex` is off, nsf, ndt or on.
 pub(super) fn run(cc: &str, load: u32, reflex: &str) -> Run {

@@ -3,7 +3,7 @@
 use super::super::quantity::{Quantity, reduction};
 use super::super::reading::Reading;
 use super::super::run::Run;
-use super::runs::{OTHER_SEEDS, at_70, gain};
+use super::runs::{OTHER_SEEDS, at_70};
 
 /// Another choice of what the paper leaves open.
 pub(super) struct Other {
@@ -99,9 +99,6 @@ pub(super) const SWEEP: [&Other; 6] =
 
 /// By how many percent a form of Reflex lowers a reading at 70 % with another choice.
 pub(super) fn gain_with(cc: &str, reflex: &str, reading: &Reading, other: &Other) -> Quantity {
-    if other.set.is_empty() {
-        return gain(cc, reflex, reading);
-    }
     let with = |reflex, of| {
         let run = at_70(cc, reflex);
         if other.of == of { run } else { other.of(run) }
