@@ -23,10 +23,18 @@ fn report(only: &str) -> Value {
     let stderr = String::from_utf8_lossy(&output.stderr);
     let report: Value =
         serde_json::from_slice(&output.stdout).unwrap_or_else(|e| panic!("{only}: {e}: {stderr}"));
-    assert!(output.status.success(), "{only}: {stderr}{}", report["rows"]);
+    let failures = failures(&report);
+    assert!(output.status.success(), "{only}: {stderr}{failures:#?}");
     assert!(report["machine"]["cores"].as_u64().expect("a number") > 0, "{report}");
     assert_eq!((&report["interrupted"], &report["plan"]["rounds"]), (&false.into(), &2.into()));
     report
+}
+
+/// The transports whose samples failed, with the errors.
+fn failures(report: &Value) -> Vec<String> {
+    let rows = report["rows"].as_array().expect("a list").iter();
+    let failed = rows.filter(|row| row["failures"] != serde_json::json!([]));
+    failed.map(|row| format!("{}: {}", row["transport"], row["failures"])).collect()
 }
 
 /// Transports of the rows, and the names of the figures of each. All have both samples.

@@ -43,6 +43,15 @@ struct Reserved<'a> {
     kept: bool,
 }
 
+/// A connection whose queue pair is connected, of which the caller does not know yet.
+pub(crate) struct Answered<'a> {
+    halves: (Sending, Receiving),
+    reserved: Reserved<'a>,
+    side: Side,
+    terms: Terms,
+    theirs: Hello,
+}
+
 /// The parameters that both ends derive from the two hellos.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(crate) struct Agreement {
@@ -97,14 +106,14 @@ pub(crate) fn call(
 }
 
 /// Sets up a connection as the listener, for a caller that is counted by `half_open` and `count`.
-pub(crate) fn answer(
-    network: &NetworkShared,
+pub(crate) fn answer<'a>(
+    network: &'a NetworkShared,
     mut side: Side,
     (half_open, mut count): (&HalfOpenCount, ConnectionCount),
     options: &ConnectOptions,
     kind: Kind,
     deadline: Instant,
-) -> Result<Established, SetupError> {
+) -> Result<Answered<'a>, SetupError> {
     let (local, peer) = (side.local(), side.peer());
     let theirs = expect_hello(&mut side, deadline);
     let theirs = theirs.inspect_err(|why| reject(&side, why))?;
@@ -134,10 +143,8 @@ pub(crate) fn answer(
     let ready = probed.and_then(|()| expect_ready(&mut side, deadline));
     half_open.at_work()?;
     let connected = ready.and_then(|()| reserved.connect(kind, &terms, &theirs, Some(count)));
-    let (sending, receiving) = connected.inspect_err(|why| reject(&side, why))?;
-    side.send(&SideMessage::Ready).map_err(|e| SetupError::Io("answer", e))?;
-    let about = reserved.keep(side, &terms, &theirs);
-    Ok(Established { sending, receiving, about })
+    let halves = connected.inspect_err(|why| reject(&side, why))?;
+    Ok(Answered { halves, reserved, side, terms, theirs })
 }
 
 /// Sends a rejection to a peer, if that does not block.
@@ -190,6 +197,16 @@ fn reason_for(why: &SetupError) -> String {
             format!("you speak version {theirs} of messages and streams, this end {VERSION}")
         }
         why => why.to_string(),
+    }
+}
+
+impl Answered<'_> {
+    /// Answers the caller, who may set up its next connection then.
+    pub(crate) fn confirm(self) -> Result<Established, SetupError> {
+        let Self { halves: (sending, receiving), reserved, side, terms, theirs } = self;
+        side.send(&SideMessage::Ready).map_err(|e| SetupError::Io("answer", e))?;
+        let about = reserved.keep(side, &terms, &theirs);
+        Ok(Established { sending, receiving, about })
     }
 }
 

@@ -1,5 +1,7 @@
 //! Listeners: they accept connections of peers.
 
+mod ordered;
+
 use crate::accepted::Accepted;
 use crate::error::SetupError;
 use crate::handshake::{Established, answer, dismiss, reject};
@@ -9,11 +11,11 @@ use crate::peers::{ConnectionCount, HalfOpenCount};
 use crate::shared::Kind;
 use crate::side::Side;
 use crate::threads::start;
+use ordered::Ordered;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use spanwire_host::dial::{accept, listen};
 use spanwire_io::event::EventFd;
 use spanwire_io::worker::Signal;
-use std::collections::VecDeque;
 use std::marker::PhantomData;
 use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -30,8 +32,8 @@ use std::time::{Duration, Instant};
 /// Handshakes run concurrently, at most the configured number at a time, so that a silent or
 /// hostile client delays no other. Beyond that number the one that has been silent for longest is
 /// dropped; a caller of this crate then tries again for about a second. Accepted connections are
-/// connected at both ends. Dropping the listener ends it and aborts connections that were not
-/// accepted.
+/// connected at both ends. Those that a peer sets up one after another are accepted in this order.
+/// Dropping the listener ends it and aborts connections that were not accepted.
 #[derive(Debug)]
 pub struct Listener<C> {
     accept_queue: Arc<AcceptQueue>,
@@ -45,11 +47,11 @@ struct AcceptQueue {
     network: Arc<NetworkShared>,
     options: ConnectOptions,
     kind: Kind,
-    /// In order of arrival.
-    waiting: Mutex<VecDeque<Waiting>>,
+    /// In the order of the answers to their callers.
+    waiting: Mutex<Ordered<Waiting>>,
     acceptable: Signal,
     closing: AtomicBool,
-    /// Wakes the accepting thread: the listener was dropped, or the queue is no longer empty.
+    /// Wakes the accepting thread: the listener was dropped, or another connection is the first.
     news: EventFd,
 }
 
@@ -59,6 +61,12 @@ struct Waiting {
     established: Established,
     /// When it is aborted.
     until: Instant,
+}
+
+/// A position in the queue for a connection whose caller gets its answer next.
+struct Reservation<'a> {
+    accept_queue: &'a AcceptQueue,
+    position: u64,
 }
 
 impl<C: Accepted> Listener<C> {
@@ -238,7 +246,7 @@ impl AcceptQueue {
             }
         }
         // Aborts the connections in the queue; their peers receive the reason.
-        for waiting in self.waiting().drain(..) {
+        for waiting in self.waiting().drain() {
             waiting.established.sending.abort("the listener was closed");
         }
     }
@@ -277,30 +285,49 @@ impl AcceptQueue {
     fn set_up(&self, side: Side, counts: (&HalfOpenCount, ConnectionCount), from: SocketAddr) {
         let deadline = Instant::now() + self.network.config.handshake_timeout;
         let half_open = counts.0;
-        match answer(&self.network, side, counts, &self.options, self.kind, deadline) {
-            Ok(established) => self.put(established),
-            Err(e) => tracing::info!("no connection with {from}: {}", half_open.cause(e)),
+        let answered = answer(&self.network, side, counts, &self.options, self.kind, deadline);
+        let queued = answered.and_then(|answered| {
+            // Before the caller can begin its next connection.
+            let reservation = self.reserve();
+            reservation.fill(answered.confirm()?);
+            Ok(())
+        });
+        if let Err(e) = queued {
+            tracing::info!("no connection with {from}: {}", half_open.cause(e));
         }
     }
 
-    /// Queues a connection to be accepted. The limits of connections bound the queue.
-    fn put(&self, established: Established) {
-        let mut waiting = self.waiting();
-        if self.closing.load(Ordering::SeqCst) {
+    /// The last position of the queue. The limits of connections bound it.
+    fn reserve(&self) -> Reservation<'_> {
+        Reservation { accept_queue: self, position: self.waiting().reserve() }
+    }
+
+    fn waiting(&self) -> MutexGuard<'_, Ordered<Waiting>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Reservation<'_> {
+    /// Queues a connection to be accepted.
+    fn fill(self, established: Established) {
+        let Self { accept_queue, position } = self;
+        let mut waiting = accept_queue.waiting();
+        if accept_queue.closing.load(Ordering::SeqCst) {
             return established.sending.abort("the listener was closed");
         }
-        let until = Instant::now() + self.network.config.accept_timeout;
-        waiting.push_back(Waiting { established, until });
-        let is_first = waiting.len() == 1;
-        drop(waiting);
-        if is_first {
-            self.news.signal();
-        }
-        self.acceptable.raise();
+        let until = Instant::now() + accept_queue.network.config.accept_timeout;
+        waiting.fill(position, Waiting { established, until });
     }
+}
 
-    fn waiting(&self) -> MutexGuard<'_, VecDeque<Waiting>> {
-        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+/// Without a connection the position is given up, so that those behind it can be accepted.
+impl Drop for Reservation<'_> {
+    fn drop(&mut self) {
+        let is_first = self.accept_queue.waiting().settle(self.position);
+        if is_first {
+            self.accept_queue.news.signal();
+        }
+        self.accept_queue.acceptable.raise();
     }
 }
 
