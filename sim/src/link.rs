@@ -100,7 +100,7 @@ mod tests {
         let (mut link, mut queue, mut frames) = (link(), EventQueue::default(), Frames::new(1));
         let mut insert = |at| {
             let key = queue.key(Time::from_ps(at), 0);
-            let flight = Flight { key, frame: frames.take(), len: 0, elided_bytes: 0 };
+            let flight = Flight { key, frame: frames.keep(0), len: 0, elided_bytes: 0 };
             (key, link.insert(flight))
         };
         let inserted = [5, 7, 5, 3, 6].map(&mut insert);

@@ -105,39 +105,30 @@ impl<N: Node> World<N> {
     fn transmit(&mut self, id: LinkId, observer: &mut impl Observer) -> Option<Key> {
         let link = &mut self.links[id.index()];
         let (node, port) = link.from;
-        let slot = self.frames.take();
         let node = &mut self.nodes[node.index()].node;
-        let Some(meta) = node.poll_transmit(self.now, port, self.frames.at_mut(slot)) else {
-            self.frames.give_back(slot);
+        let Some(meta) = node.poll_transmit(self.now, port, self.frames.written()) else {
             link.is_busy = false;
             return None;
         };
         self.counters.packet_hops += 1;
         link.counters.sent += 1;
         link.counters.sent_bytes += meta.wire_len();
-        let frame = &mut self.frames.at_mut(slot)[..meta.len];
+        let frame = &mut self.frames.written()[..meta.len];
         observer.on_sent(self.now, id, frame, meta);
         let sent = link.line.send(self.now, frame, meta.elided_bytes);
         // Polling a node that has no more frames would cost an event for each frame.
         link.is_busy = node.may_have_frame(port);
         let is_busy = link.is_busy;
-        let mut unused = Some(slot);
         for fate in &sent.fates {
             let &Fate::Arrives(at) = fate else {
                 continue;
             };
-            let frame = match unused.take() {
-                Some(slot) => slot,
-                None => self.frames.copy(slot, meta.len),
-            };
+            let frame = self.frames.keep(meta.len);
             let key = self.queue.key(at, EventKind::Arrival(id).name());
             let (len, elided_bytes) = (u32_from(meta.len), meta.elided_bytes);
             if link.insert(Flight { key, frame, len, elided_bytes }) {
                 self.queue.push(key);
             }
-        }
-        if let Some(slot) = unused {
-            self.frames.give_back(slot);
         }
         is_busy.then(|| self.queue.key(sent.tx_done, EventKind::Free(id).name()))
     }
