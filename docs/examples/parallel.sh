@@ -6,8 +6,6 @@
 #   docs/examples/parallel.sh STORE SHARDS [ARGUMENTS of spanwire sim reproduce]
 #   PARALLEL='--sshlogin a,b,c' docs/examples/parallel.sh /shared/results 30 --all
 set -euo pipefail
-# Large networks do not fit into caches: with huge pages they take about a quarter less time.
-export GLIBC_TUNABLES="${GLIBC_TUNABLES:-glibc.malloc.hugetlb=1}"
 store="$1" shards="$2"
 shift 2
 if [ $# -eq 0 ]; then
