@@ -73,7 +73,7 @@ impl<'a> Probing<'a> {
         while self.tallied.is_some() || sent_from.is_some() {
             match (side.recv(deadline)?, self.tallied.take(), sent_from) {
                 (SideMessage::Probed, Some(tallied), _) => {
-                    say(side, &SideMessage::Arrived { probes: await_all(&tallied) })?;
+                    say(side, &SideMessage::Arrived { probes: self.await_all(&tallied) })?;
                 }
                 (SideMessage::Arrived { probes }, tallied, Some(first)) => {
                     self.tallied = tallied;
@@ -97,15 +97,26 @@ impl<'a> Probing<'a> {
         });
         sent.ok_or_else(|| self.worker.gone())?.map_err(|e| SetupError::Io("send probes", e))
     }
-}
 
-/// The probes that arrive in time. Other threads step the engine.
-fn await_all(tallied: &Tallied) -> Vec<u32> {
-    let until = Instant::now() + PROBE_TIME;
-    while !tallied.has_all() && Instant::now() < until {
-        thread::sleep(COUNT_INTERVAL);
+    /// The probes that are at the port in time. This thread receives them, too: on a busy host that
+    /// of the worker may not run until then.
+    fn await_all(&self, tallied: &Tallied) -> Vec<u32> {
+        let engine = &self.worker.engine;
+        let until = Instant::now() + PROBE_TIME;
+        while !tallied.has_all() && Instant::now() < until {
+            if !engine.turn() {
+                thread::sleep(COUNT_INTERVAL);
+            }
+        }
+        // Another thread may have been interrupted in a step, and this one since its last.
+        engine.with_engine(|_| ());
+        for _ in 0..BURSTS_MAX {
+            if tallied.has_all() || !engine.turn() {
+                break;
+            }
+        }
+        tallied.arrived()
     }
-    tallied.arrived()
 }
 
 fn say(side: &mut Side, message: &SideMessage) -> Result<(), SetupError> {
@@ -114,3 +125,5 @@ fn say(side: &mut Side, message: &SideMessage) -> Result<(), SetupError> {
 
 /// How often an end that counts probes looks for them.
 const COUNT_INTERVAL: Duration = Duration::from_millis(1);
+/// The bursts of the last look at the port. A probe is behind other frames by no more than a ring.
+const BURSTS_MAX: usize = 16;
