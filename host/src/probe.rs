@@ -152,6 +152,12 @@ pub const PROBES: u32 = 64;
 /// How long probes may be under way once the peer has sent them, and a port may take to send them.
 pub const PROBE_TIME: Duration = Duration::from_millis(5);
 
+/// How often an end that counts probes looks for them.
+pub const COUNT_INTERVAL: Duration = Duration::from_millis(1);
+
+/// The bursts of the last look at the port. A probe is behind other frames by no more than a ring.
+pub const BURSTS_MAX: usize = 16;
+
 /// The source ports that stand for a path, 0xc000 to 0xffff.
 const ENTROPY_BASE: u16 = 0xc000;
 const ENTROPIES: u32 = 0x4000;

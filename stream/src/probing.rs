@@ -4,13 +4,15 @@ use crate::error::SetupError;
 use crate::network::shared::NetworkShared;
 use crate::network::worker::NetworkWorker;
 use crate::side::{Hello, Side, SideMessage, unexpected};
-use spanwire_host::probe::{self, PROBE_TIME, Tallied, chosen, warn_of_no_port};
+use spanwire_host::probe::{
+    self, BURSTS_MAX, COUNT_INTERVAL, PROBE_TIME, Tallied, chosen, warn_of_no_port,
+};
 use spanwire_host::queue_pair::Route;
 use spanwire_transport::SourcePort;
 use spanwire_wire::Qpn;
 use std::net::IpAddr;
 use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// The probes of one end of a handshake.
 pub(crate) struct Probing<'a> {
@@ -122,8 +124,3 @@ impl<'a> Probing<'a> {
 fn say(side: &mut Side, message: &SideMessage) -> Result<(), SetupError> {
     side.send(message).map_err(|e| SetupError::Io("speak to the other end", e))
 }
-
-/// How often an end that counts probes looks for them.
-const COUNT_INTERVAL: Duration = Duration::from_millis(1);
-/// The bursts of the last look at the port. A probe is behind other frames by no more than a ring.
-const BURSTS_MAX: usize = 16;

@@ -1,12 +1,13 @@
 //! A connected client that is not being served. Its messages are polled without waiting, so that a
 //! silent client delays no other.
 
-use super::probe::{COUNT_INTERVAL, Probing};
+use super::probe::Probing;
 use super::{HELLO_TIMEOUT, JobRunner, Peer, check_queue_pairs};
 use crate::fabric::Error;
 use crate::oob::{
     HELLO_BYTES_MAX, Hello, LINE_BYTES_MAX, Message, Oob, OobError, Request, STOP_POLL_INTERVAL,
 };
+use crate::probe::COUNT_INTERVAL;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::ErrorKind;
 use std::net::IpAddr;

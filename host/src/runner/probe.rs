@@ -3,10 +3,10 @@
 use super::{JobRunner, Peer};
 use crate::fabric::Error;
 use crate::oob::{Hello, Message, Oob, OobError, REPLY_TIMEOUT};
-use crate::probe::{self, PROBE_TIME, Tallied, chosen, warn_of_no_port};
+use crate::probe::{self, BURSTS_MAX, PROBE_TIME, Tallied, chosen, warn_of_no_port};
 use spanwire_io::worker::port_is_gone;
 use spanwire_wire::Qpn;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 /// The probes of the peer that arrive at our queue.
 pub(super) struct Counting {
@@ -174,9 +174,5 @@ impl JobRunner {
     }
 }
 
-/// How often an end that counts probes looks for them.
-pub(super) const COUNT_INTERVAL: Duration = Duration::from_millis(1);
-/// The bursts of a look at the port. It is behind other frames by no more than a ring.
-const BURSTS_MAX: usize = 16;
 #[cfg(test)]
 mod tests;
